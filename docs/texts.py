@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "sciformer"
@@ -59,34 +59,47 @@ def keys(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 def errors(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
     """Message and hint of every error; placeholders are shown as {expressions}.
 
-    A message is the first text in a call of UserError or of a function named `...error`, or a variable `message`.
+    A message is the first text in a call of UserError or of a function named `...error`. A variable is replaced by the
+    text that the function has assigned to it; by several texts, if it was not used between the assignments.
     """
-    for node in ast.walk(tree):
-        message = hint = ""
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).split(",")[0].strip("(") == "message":
-            texts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-            message, *others = map(shown, texts)
-            hint = " ".join(others)
+    known: dict[str, str] = {}
+    for node in sorted((node for node in ast.walk(tree) if hasattr(node, "lineno")), key=lambda node: node.lineno):
+        if isinstance(node, ast.FunctionDef):
+            known = {}
+        elif isinstance(node, ast.Assign):
+            target, value = node.targets[0], node.value
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts))
+            for name, one in pairs:
+                key, text = ast.unparse(name), shown(one, known)
+                known[key] = " | ".join(filter(None, (known.get(key), text)))
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].lower().endswith("error"):
-            message = next((shown(one) for one in node.args if shown(one)), "")
-            hint = next((shown(one.value) for one in node.keywords if one.arg == "hint"), "")
-        if len(message.split()) > 2:
-            yield node.lineno, "", message + (f"\n    hint: {hint}" if hint else "")
+            message, *others = [text for one in node.args if (text := shown(one, known))] or [""]
+            hints = [shown(one.value, known) for one in node.keywords if one.arg == "hint"]
+            hint = next(iter([*hints, *(text for text in others if " " in text)]), "")
+            for used in ast.walk(node):
+                if isinstance(used, ast.Name):
+                    known.pop(used.id, "")
+            if len(message.split()) > 2:
+                yield node.lineno, "", message + (f"\n    hint: {hint}" if hint else "")
 
 
-def shown(node: ast.expr) -> str:
-    """Text of a string, f-string, or choice between two strings; empty for other expressions."""
+def shown(node: ast.expr, known: Mapping[str, str]) -> str:
+    """Text of a string, of an f-string, of a `known` variable, or of both strings of a choice; else empty."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.Name):
+        return known.get(node.id, "")
     if isinstance(node, ast.JoinedStr):
-        return "".join(
-            str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}"
-            for part in node.values
-            if isinstance(part, ast.Constant | ast.FormattedValue)
-        )
+        return "".join(shown(part, known) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return shown(node.value, known) or f"{{{ast.unparse(node.value)}}}"
     if isinstance(node, ast.BinOp):
-        return shown(node.left) + shown(node.right)
-    return " | ".join(filter(None, (shown(node.body), shown(node.orelse)))) if isinstance(node, ast.IfExp) else ""
+        return shown(node.left, known) + shown(node.right, known)
+    if isinstance(node, ast.IfExp):
+        return " | ".join(filter(None, (shown(node.body, known), shown(node.orelse, known))))
+    return ""
 
 
 def main() -> None:

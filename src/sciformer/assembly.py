@@ -66,7 +66,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """Stream cut into windows, as {name: tokens}; {} if samples are not cut."""
+    """The stream that is cut into windows, as {name: tokens}; {} if samples are not cut."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -176,7 +176,7 @@ class Assembly:
         dataset.watch = None
 
     def _fit_tokens(self, source: Source) -> None:
-        """Fit each stream; streams with a common vocabulary are fitted once."""
+        """Fit the tokens of each stream, or copy the state of fitted tokens with the same vocabulary."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
             text = tokens if isinstance(tokens, Textual) else None
@@ -189,7 +189,7 @@ class Assembly:
 
     @classmethod
     def from_state(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
-        """Assemble from a stored state, without opening the data."""
+        """Build an assembly from its stored state, without opening the data."""
         made = cls(recipe, None)
         made.restore(state)
         return made
@@ -262,7 +262,7 @@ class Assembly:
         return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Number of samples of each part, and of windows if samples are cut into windows."""
+        """Number of samples of each part; if samples are cut, also the number of windows."""
         datasets = {part: self.dataset(part) for part in self.parts()}
         windows = {part: len(dataset) for part, dataset in datasets.items() if len(dataset) != dataset.samples}
         found = {"samples": {part: dataset.samples for part, dataset in datasets.items()}}

@@ -19,7 +19,7 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 
 
 def printable(text: str) -> str:
-    r"""Replace control characters, which could control a terminal: escape becomes \x1b."""
+    r"""Replace control characters, which could control a terminal, by visible text such as \x1b."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -59,12 +59,12 @@ class UserError(ValueError):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Message and fields, as keyword arguments: `UserError(**error.fields)`."""
+        """Message and fields as keyword arguments, for `UserError(**error.fields)`."""
         names = ("message", "hint", "key", "file", "line")
         return {name: getattr(self, name) for name in names}
 
     def with_fields(self, **fields: Any) -> UserError:
-        """Return a copy with changed fields: `error.with_fields(hint="...")`."""
+        """Copy of the error with changed fields: `error.with_fields(hint="...")`."""
         return UserError(**{**self.fields, **fields})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,7 +99,7 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
 
 
 def list_names(names: Iterable[object], most: int = 12, separator: str = ", ") -> str:
-    """First names of a list, and the number of the others: a, b and 3 more."""
+    """List the first names, then the number of further names: a, b and 3 more."""
     known = [str(name) for name in names]
     return separator.join(known[:most]) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 
@@ -114,7 +114,7 @@ def _are_last_words_close(one: str, other: str) -> bool:
 
 
 class Stopped(Exception):
-    """A training was stopped by a signal, after saving a checkpoint."""
+    """Exception: a signal has stopped the training, and a checkpoint was saved."""
 
     def __init__(self, signal: int, step: int) -> None:
         self.signal = signal

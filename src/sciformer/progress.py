@@ -22,10 +22,10 @@ MIN_SECONDS_BETWEEN_UPDATES = 0.25  # in a notebook
 
 
 class PrintableConsole(Console):
-    """Console without control characters in its text."""
+    """Console that shows control characters as visible text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Segments to print, with control characters in their text made visible."""
+        """Segments to print, in which control characters are visible text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
@@ -49,7 +49,7 @@ class NotebookLine:
         self.handle: Any = None
 
     def show(self, text: str, share: float) -> None:
-        """Replace the line; `share` is the part that is done."""
+        """Replace the line; `share` is the fraction that is done."""
         display = import_module("IPython.display").display
         bar = f'<progress value="{min(1.0, max(0.0, share)):.4f}"></progress> <code>{html.escape(text)}</code>'
         data = {"text/plain": text, "text/html": bar}
@@ -101,7 +101,7 @@ class ProgressBar:
             self.bar.stop()
 
     def add(self, count: int) -> None:
-        """Increase the count."""
+        """Add `count` to the number that is done."""
         self.update(self.done + count)
 
     def update(self, done: int, total: int | None = None, figures: str = "") -> None:

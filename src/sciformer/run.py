@@ -1,4 +1,4 @@
-"""Runs: train a recipe in a run folder; open, evaluate and use a run."""
+"""Runs: train a recipe in a run folder, open the run, evaluate and use its model."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of the run, with all values."""
+        """Recipe of the run, with the values of all keys."""
         return replace(Recipe.load(self.folder.path), tables=self.tables)
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Records of the log, `metrics.jsonl`."""
+        """Records of the training log, `metrics.jsonl`."""
         return self.folder.records()
 
     @cached_property
     def assembly(self) -> Assembly:
-        """Tokens and objective with their fitted state and calibration, without data."""
+        """Tokens and objective, with their fitted state and calibration but without data."""
         made = Assembly.from_state(self.recipe, self.folder.read_json("model/statistics.json"))
         made.objective.state.update(self.calibration.get("state", {}))
         made.columns = self.columns
@@ -123,7 +123,7 @@ class Run:
 
     @cached_property
     def step(self) -> Step:
-        """The best model with its objective, on its device and in evaluation mode."""
+        """Best model with its objective, on its device and in evaluation mode."""
         weights, self.kept = load_weights(self.folder.model)
         step = Step(self.assembly.network(), self.assembly.objective)
         load_into(step.model, weights, place, f"the model in {self.folder.model}", self.folder.model)
@@ -175,9 +175,9 @@ class Run:
         *,
         data: Any = None,
     ) -> Evaluation:
-        """Evaluate on a part of the run's data, on new files of the same format, or on a table in memory.
+        """Evaluate on a part of the run's data, on files of the same format, or on a table in memory.
 
-        data           samples with their labels or targets in memory, all of them evaluated
+        data           samples in memory, with their labels or targets; all samples are evaluated
         accept_drift   evaluate even if the scale of a column differs from the training data
         """
         if data is not None and files:
@@ -194,7 +194,7 @@ class Run:
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = (), watch: Comparison | None = None) -> Dataset:
-        """Samples of new files, or of a part of the data (default: test, else valid)."""
+        """Samples of files, or of a part of the run's data (default: test, else valid)."""
         if files:
             return self.assembly.read([file if isinstance(file, MemoryFile) else Path(file) for file in files], watch)
         opened = self.data()
@@ -212,15 +212,16 @@ class Run:
         logits: bool = False,
         intervals: bool = False,
     ) -> Any:
-        """Predictions for files or for samples in memory, and the sample columns.
+        """Predict files or samples in memory; return predictions and the columns of the samples.
 
         Classification gives probabilities and classes; regression gives values and standard deviations. Samples without
         entries have NaN. The column `drift` is the fraction of the values of a sample that are outside the range of the
         training data, in the worst column.
 
-        A data frame or table (pandas, polars, pyarrow, astropy) is answered with one of the same package, a row per
-        sample, with the index of pandas, and a column for each number: `score_CLASS`, `class`, `mean_TARGET`, ...
-        Otherwise the result is a mapping of NumPy arrays, in which `probabilities` is an array (n, classes).
+        For a data frame or table (pandas, polars, pyarrow, astropy), the result is a table of the same package. It
+        has a row for each sample, the index of pandas, and a column for each number: `score_CLASS`, `class`,
+        `mean_TARGET`, ... Otherwise the result is a mapping of NumPy arrays, in which `probabilities` is an array
+        (n, classes).
 
         what           files, a table (frame or mapping of columns) read like a file, an array, or a list of texts
         accept_drift   predict even if the scale of a column differs from the training data
@@ -259,7 +260,7 @@ class Run:
         return to_frame(flatten_columns(columns, self.assembly.objective), what, getattr(source, "rows", None))
 
     def inputs(self, what: Any) -> ModelInputs:
-        """Inputs of `model` for files or samples in memory: tensors on the device of the model.
+        """Prepare files or samples in memory for `model`: tensors on the device of the model.
 
         inputs = run.inputs(table)
         vectors = run.model.encode(inputs.stream)                 hidden states, with gradients
@@ -273,7 +274,7 @@ class Run:
 
     @property
     def objective(self) -> Objective:
-        """Objective with its fitted state, such as the classes."""
+        """Objective of the run with its fitted state, such as the names of the classes."""
         return self.assembly.objective
 
     @property
@@ -282,16 +283,16 @@ class Run:
         return [str(name) for name in getattr(self.assembly.objective, "classes", [])]
 
     def _mark_empty(self, watch: Watch | None, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Add a column for the samples without entries to those of `watch`."""
+        """Columns that `watch` adds to samples, and a column that marks empty samples."""
         columns = {} if watch is None else watch(table, streams)
         empty = self.recipe.data.empty_rows(table)
         return columns if empty is None else {**columns, EMPTY: empty}
 
     def source(self, what: Any, aligned: bool = False, empty: bool = False) -> Source:
-        """Source of files, of samples in memory, or of an opened source.
+        """Source that reads files, samples in memory, or an opened source.
 
-        A string in a list is a file, except for a reader of texts where no file has this name and it does not look
-        like the name of a file.
+        Strings in a list are names of files. If the run reads texts, the strings are texts, unless a file with one of
+        the names exists, or all strings look like names of files.
 
         aligned   keep every sample
         empty     keep empty samples
@@ -314,7 +315,7 @@ class Run:
         return self.assembly.source([table], aligned, empty)
 
     def report(self) -> Path:
-        """Write report.html and return its path."""
+        """Write report.html; return its path."""
         from .inspection.report.report import write_report
 
         return write_report(self)
@@ -343,9 +344,9 @@ def train(
     valid           validation samples in memory (default: a share of `data`, by `data.split`)
     test            test samples in memory (default: a share of `data`, by `data.split`)
     parts           column of `data` with the part of each row: train, valid or test (default: none)
-    fresh           start over: remove the files of an earlier training
+    fresh           start again: remove the files of an earlier training
     accept_changes  resume even if the recipe, the data or a plugin changed
-    stop_after      save a checkpoint and stop after this step (default: train to the end)
+    stop_after      step after which the training saves a checkpoint and stops (default: train to the end)
     """
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     if data is not None:
@@ -438,7 +439,7 @@ def _train(
 
 
 def _check_tables(data: Mapping[str, str], recipe: Recipe, path: Path) -> None:
-    """Refuse to open the data of a run that were tables in memory, without these tables."""
+    """Refuse to open the data of a run again if they were tables in memory and are not given."""
     if is_in_memory(data) and not recipe.tables:
         message = f"the data of the run {path} were a table in memory, which is not stored"
         hint = "Pass samples to evaluate: run.evaluate(data=table). Or train again with the same table, data=table: "
@@ -446,7 +447,7 @@ def _check_tables(data: Mapping[str, str], recipe: Recipe, path: Path) -> None:
 
 
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
-    """Create and lock the run folder; refuse an imported model."""
+    """Create and lock the run folder; refuse the folder of an imported model."""
     begun = folder.recipe.exists() and folder.is_run
     if begun and "imported" in (folder.peek("run.json") if fresh else folder.read_json("run.json")):
         message = f"{folder.path} contains an imported model, so it cannot be trained in place"
@@ -468,7 +469,7 @@ def _check_ranks(assembly: Assembly, ranks: Ranks) -> None:
 
 
 def _check_shared(folder: Folder, ranks: Ranks) -> None:
-    """Refuse a run folder that some ranks, on other machines, do not see."""
+    """Refuse a run folder that ranks on other machines do not see."""
     signature = ranks.agree(folder.signature)
     seen = ranks.first or folder.is_locked_with(signature, SHARED_SECONDS)
     blind = [name for name in ranks.gather("" if seen else f"rank {ranks.rank} on {socket.gethostname()}") if name]
@@ -481,7 +482,7 @@ def _check_shared(folder: Folder, ranks: Ranks) -> None:
 def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
-    """Open the data of a training; for a resumed run, also read run.json.
+    """Open the data of a training; if it is resumed, also read run.json.
 
     A resumed run is refused if its recipe, data or plugins have changed.
 
@@ -522,7 +523,7 @@ def _open(
 
 
 def _texts(assembly: Assembly) -> dict[str, str]:
-    """Contents of recipe.yaml and of the fitted state, by file name."""
+    """Contents of recipe.yaml and of the file with the fitted state, by file name."""
     return {"recipe.yaml": assembly.recipe.to_yaml(), "model/statistics.json": json.dumps(assembly.state())}
 
 

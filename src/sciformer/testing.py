@@ -78,7 +78,7 @@ def check_tokens(
 
 
 class Case:
-    """Tokens fitted on a table, and their stream."""
+    """Tokens fitted on a table, and the stream that they make from it."""
 
     def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
         fitted: Any = section.fresh()  # each check knows its protocol
@@ -107,7 +107,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """The tokens, with the random seed set for new weights."""
+        """Tokens, after the random seed for new weights was set."""
         torch.manual_seed(SEED)
         return self.tokens
 
@@ -359,7 +359,7 @@ def _masks(case: Case) -> Problems:
 
 
 def _readout(case: Case) -> Problems:
-    """Check loss, total and predictions of the readout for hidden tokens."""
+    """Check loss, total and predictions of the readout of hidden tokens."""
     if not case.tokens.can_hide:
         return
     tokens = case.tokens
@@ -389,7 +389,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Stream with half of its tokens hidden; `poison` first changes the hidden values."""
+    """Stream in which half of the tokens are hidden; `poison` first changes the hidden values."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)

@@ -105,7 +105,7 @@ def test_the_guide_to_text_runs_with_a_tiny_setting(tmp_path):
 def test_no_page_with_code_is_forgotten():
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     coded = {page.name for page in pages if "```python" in page.read_text(encoding="utf-8")}
-    names = "README api architecture attention concepts images jets-tutorial jets lightcurves own-token text"
+    names = "README api architecture attention concepts images jets-tutorial jets lightcurves own-token sklearn text"
     assert coded == {f"{name}.md" for name in names.split()}
 
 

@@ -120,6 +120,10 @@ def test_frames_of_jets_with_a_recipe(jets_of_a_frame, tmp_path):
     run = trained_on_files(found, files=[str(tmp_path / "jets.parquet")])
     assert same_weights(found.run_, run)
     assert np.isfinite(cross_val_score(clone(found), frame, labels, cv=2)).all()
+    changes = {**found.changes, "data.select": "jet_pt > 700"}
+    selective = clone(found).set_params(changes=changes).fit(frame, labels)
+    with refuses(60, key="X"):
+        selective.predict(frame)
 
 
 def test_frames_of_light_curves_with_a_recipe(tmp_path):
@@ -210,6 +214,13 @@ def test_weights_of_samples():
     even = TransformerClassifier(steps=2, **SMALL).fit(X, y, sample_weight=np.ones(60))
     uneven = TransformerClassifier(steps=2, **SMALL).fit(X, y, sample_weight=1 + 9.0 * y)
     assert even.predict_proba(X)[:, 1].mean() < uneven.predict_proba(X)[:, 1].mean()
+
+
+def test_a_rare_class_is_never_held_out():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.repeat([0, 1, 2], [40, 19, 1])
+    found = TransformerClassifier(steps=2, **SMALL).fit(X, y)
+    assert found.predict_proba(X).shape == (60, 3)
+    assert found.run_.about["samples"] == {"train": 60}
 
 
 MISTAKES = {

@@ -60,7 +60,7 @@ class Checked:
     """Samples of each part whose tokens contain NaN or infinity."""
 
     def fact(self, group: str, name: str, words: str) -> None:
-        """Add a fact to a group."""
+        """Store a fact, `words`, under its name in a group of facts."""
         self.facts.setdefault(group, {})[name] = words
 
     @contextmanager
@@ -192,7 +192,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
 
 
 def _small_table(table: Table, count: int) -> dict[str, Any] | None:
-    """First `count` samples, with truncated texts; a shorter table is repeated."""
+    """First `count` samples of a table, with truncated texts; a shorter table is repeated."""
     if not rows_of(table):
         return None
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))

@@ -111,7 +111,7 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
 
 
 def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
-    """Time some steps and an evaluation, and estimate the time of the training."""
+    """Time some steps and an evaluation; from them, estimate the time of the training."""
     log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
     steps = _steps(engine, most + 3)
@@ -151,7 +151,7 @@ def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[s
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Indices of the steps to time; for a compiled model, steps of equal batch shape."""
+    """Indices of the steps to time; for a compiled model, steps whose batch shapes are equal."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -208,7 +208,7 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
-    """Largest power-of-two batch size with activations that fit into the free memory."""
+    """Largest batch size, a power of two, whose activations fit into the free memory."""
     fits = int(min(most, max(0.0, left) / max(1.0, found.activation_bytes)))
     return 1 << (fits.bit_length() - 1) if fits else 0
 

@@ -50,7 +50,7 @@ def hash_of(path: Path) -> str:
 
 
 def read_hashes(listed: Path) -> dict[Path, str]:
-    """Read a list of hashes as {absolute path: hash}."""
+    """Read a file with a SHA-256 and a file name on each line: {absolute path: hash}."""
     known = {}
     for number, line in enumerate(listed.read_text("utf-8", "replace").splitlines(), 1):
         if not (match := LINE.fullmatch(line)):

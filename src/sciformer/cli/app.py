@@ -80,7 +80,7 @@ def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Colle
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
-    """Load several recipes; a change applies to all recipes with its key."""
+    """Load several recipes; each change applies to all recipes that have its key."""
     from ..recipe import RecipeError
     from ..recipe.validate import UnknownKeyError
 
@@ -107,7 +107,7 @@ def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
 
 
 def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Parse the options --map OURS=THEIRS: {our column: column in the file}."""
+    """Parse options --map OURS=THEIRS: {column name in the recipe: column name in the file}."""
     found: dict[str, str] = {}
     for pair in pairs:
         ours, _, theirs = pair.partition("=")

@@ -1,4 +1,4 @@
-"""The commands submit and status: cluster jobs, and the states of runs."""
+"""Commands `submit` and `status`: cluster jobs, and the states of runs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,6 @@ def _plan_training(recipe: str, run: Path | None, restarts: int, options: Sequen
 def _plan_prediction(
     run: Path, files: Sequence[Path], shards: int, out: Path, form: str, options: Sequence[str]
 ) -> Any:
-    """Plan the prediction of all missing shards."""
     from ..cluster.job import Prediction
     from ..cluster.shards import PLAN, ShardFolder, Sharding
 

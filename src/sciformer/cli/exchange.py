@@ -1,4 +1,4 @@
-"""The commands import and export: models of other libraries."""
+"""Commands `import` and `export`: models of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands report and inspect: figures of a trained model."""
+"""Commands `report` and `inspect`: figures of a trained model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .terminal import log, say
 
 @app.command(sort_key=9, help_epilogue="")
 def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
-    """Write the report of a run again, as one self-contained HTML file."""
+    """Write the report of a run again, as an HTML page without external files."""
     say(f"wrote {open_run(run, plugin).report()}")
 
 

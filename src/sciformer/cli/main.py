@@ -37,5 +37,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Entry point of the installed command."""
+    """Entry point of the command `sciformer`."""
     sys.exit(main())

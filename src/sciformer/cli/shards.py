@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parse_sharding(out: Path, shards: int | None, shard: int | None, form: str) -> Sharding:
-    """Number and format of the shards, from the options of `predict`."""
+    """Number and file format of the shards, from the options of the command `predict`."""
     if shards is None:
         raise UserError(f"--shard {shard} needs --shards, the number of shards", key="--shards")
     made = Sharding(shards, f".{form.removeprefix('.')}")
@@ -30,7 +30,7 @@ def parse_sharding(out: Path, shards: int | None, shard: int | None, form: str) 
 def predict_in_shards(
     run: Run, files: tuple[Path, ...], out: Path, sharding: Sharding, shard: int | None, show: bool, accept_drift: bool
 ) -> None:
-    """Predict one shard or all missing shards; print the next command."""
+    """Predict one shard or all missing shards; print the next command to run."""
     made = predict_shards(run, files, out, sharding, shard, show=show, accept_drift=accept_drift, log=log)
     missing = made.missing()
     left = f"{count_words(len(missing), 'shard')} of {sharding.count:,} missing" if missing else "all shards are done"

@@ -29,7 +29,7 @@ def read_measured() -> dict[str, dict[str, Any]]:
 
 
 def describe_measured(name: str) -> str:
-    """Measured score as text: value, spread, id, seeds and hardware; or `unmeasured`."""
+    """Measured score of a recipe: value, spread, id, seeds and hardware; or `unmeasured`."""
     row = read_measured().get(name)
     if row is None:
         return "unmeasured"
@@ -94,12 +94,12 @@ def evaluate_run(
 
 
 def count_words(count: int, noun: str) -> str:
-    """A number with its noun: 1 sample, 1,200 samples."""
+    """Write a number with its noun: 1 sample, 1,200 samples."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Table without rules: first column left-aligned, other columns right-aligned."""
+    """Table without lines: first column left-aligned, other columns right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for place, name in enumerate(head):
         table.add_column(Text(name), justify="right" if place else "left")
@@ -109,7 +109,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
-    """Print rows with equal keys as a table; an empty list prints nothing."""
+    """Print rows that have equal keys as a table; an empty list prints nothing."""
     if not rows:
         return
     cells = [[f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()] for row in rows]
@@ -118,7 +118,7 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def show_run(run: Run, console: Console) -> None:
-    """Print the scores and the report path of a finished training, and a next command."""
+    """Print scores and report path of a finished training, and a command to run next."""
     from ..metrics import AtLeast
 
     kept = run.folder.scores()

@@ -38,7 +38,7 @@ def simulate(
     *more: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     plugin: Plugins = (),
 ) -> None:
-    """Simulate data and write them to a file."""
+    """Simulate data and write the samples to a file."""
     load_plugins(plugin)
     one_of("the name of a simulation", what, names("simulation"))
     simulator.command(make_command(what), name=what, help_epilogue="")
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
 
 def import_commands() -> None:
-    """Import all simulations, so that the help can list their titles."""
+    """Import all simulations, so that the help can show their titles."""
     for name in built_in("simulation"):
         simulator[name]
 
@@ -119,7 +119,7 @@ def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simula
 
 
 def write_files(section: Simulation, out: Path | None, by_class: Path | None, overwrite: bool, show: bool) -> None:
-    """Write the samples to one file, or to one file per class in a folder."""
+    """Write the samples to a file, or to a folder with a file for each class."""
     from ..data.readers.simulation import write_simulation
     from ..files.tables import check_table
 

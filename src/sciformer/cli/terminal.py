@@ -24,7 +24,7 @@ RECIPE_CHANGES: dict[str, Any] = {}  # changed keys of the recipe, from the comm
 
 
 def rank() -> int:
-    """Rank of this process under torchrun, else 0."""
+    """Rank of this process under torchrun; 0 without torchrun."""
     return int(os.environ.get("RANK", "0"))
 
 
@@ -56,7 +56,7 @@ def for_stdout(text: str) -> str:
 
 
 class LossyFile(io.FileIO):
-    """File that ignores failed writes, except into a closed pipe."""
+    """File that ignores failed writes; only a closed pipe raises an error."""
 
     def write(self, data: Any) -> Any:
         try:
@@ -151,7 +151,7 @@ def discard_output() -> None:
 
 
 def no_changes(advice: str) -> None:
-    """Refuse changes of recipe keys in a command without recipe keys."""
+    """Refuse --KEY VALUE options in a command that takes no recipe keys."""
     if RECIPE_CHANGES:
         key = next(iter(RECIPE_CHANGES))
         raise UserError(f"--{key} changes a recipe key, which this command does not allow", hint=advice, key=key)
@@ -200,7 +200,7 @@ def suggest_argument(name: str) -> str:
 
 
 def _suggest_key(option: str, words: list[str]) -> str:
-    """Suggest the recipe key for an unknown option: --model.depth for --depth."""
+    """Suggest the recipe key for an unknown option, such as --model.depth for --depth."""
     from ..recipe import Recipe
     from ..recipe.document import flatten
 

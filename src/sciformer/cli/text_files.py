@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def translate_file(
     run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
 ) -> None:
-    """Translate a text file to `out` or stdout; draw the alignment of one line."""
+    """Translate a text file to `out` or stdout; draw the alignment of the line with number `line`."""
     from ..generation.translate import translate
 
     if picture is not None:

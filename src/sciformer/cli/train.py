@@ -1,4 +1,4 @@
-"""The commands recipes, new, check, train, pretrain, finetune and compare."""
+"""Commands `recipes`, `new`, `check`, `train`, `pretrain`, `finetune` and `compare`."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def compare(
 
 
 def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
-    """Recipes to compare; a single recipe gets other models or its changed copy."""
+    """Recipes to compare; for a single recipe, also other models or a changed copy of the recipe."""
     from ..comparison.rivals import changed_rival, split_changes
     from ..comparison.rivals import rivals as rivals_of
 

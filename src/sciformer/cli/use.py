@@ -1,4 +1,4 @@
-"""The commands evaluate, calibrate, predict, translate, embed and generate."""
+"""Commands `evaluate`, `calibrate`, `predict`, `translate`, `embed` and `generate`."""
 
 from __future__ import annotations
 

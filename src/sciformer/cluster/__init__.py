@@ -1,1 +1,1 @@
-"""Clusters: torchrun, job files, states of runs, and shards of predictions."""
+"""Clusters: torchrun, job files, states of runs, and predictions in shards."""

@@ -12,7 +12,7 @@ REQUEUE_STATUS = 85  # exit status of a script that HTCondor shall start again
 
 
 def training(work: Training, need: Resources) -> list[str]:
-    """Submit file of a training job."""
+    """HTCondor submit file for a training."""
     if need.nodes > 1:
         message = f"HTCondor starts a job on one machine, so --nodes cannot be {need.nodes}"
         raise UserError(message, hint="Use --nodes 1 with several --gpus, or another scheduler.", key="--nodes")
@@ -25,13 +25,13 @@ def training(work: Training, need: Resources) -> list[str]:
 
 
 def prediction(work: Prediction, need: Resources) -> list[str]:
-    """Submit file with one job for each shard."""
+    """HTCondor submit file with a job for each shard."""
     numbers = ", ".join(map(str, work.shards))
     return _submit_file(work, need, ["arguments = $(shard)"], f"queue shard in ({numbers})")
 
 
 def training_script(work: Training, need: Resources) -> list[str]:
-    """Shell script of a training job.
+    """Shell script that trains.
 
     If the training was stopped by the time limit, the script ends with `REQUEUE_STATUS`, and HTCondor starts the job
     again.
@@ -52,7 +52,7 @@ def training_script(work: Training, need: Resources) -> list[str]:
 
 
 def prediction_script(work: Prediction, need: Resources) -> list[str]:
-    """Shell script to predict a shard; its argument is the number of the shard."""
+    """Shell script that predicts a shard; its argument is the number of the shard."""
     return [*_begin(work, need), work.shard(need, '"$1"')]
 
 

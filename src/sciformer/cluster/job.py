@@ -50,7 +50,7 @@ def check_line(text: str, key: str) -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """Machines, time limit and shell environment of a job.
+    """Machines, time limit and shell environment that a job needs.
 
     nodes      number of machines
     gpus       GPUs on each machine, with one process for each GPU; 0: one process on the CPU
@@ -90,7 +90,7 @@ class Resources:
 
     @property
     def interpreter(self) -> str:
-        """Shell command to start Python."""
+        """Shell command that starts Python."""
         python = self.python or ("python" if self.setup or self.prefix else sys.executable)
         return f"{self.prefix} {shlex.quote(python)}".strip()
 
@@ -102,7 +102,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Work:
-    """Command of a job and its output folder.
+    """Command that a job runs, and its output folder.
 
     words     arguments of `sciformer`, such as `train`, `RECIPE`
     folder    absolute path of the run folder, or of the folder of shards
@@ -122,7 +122,7 @@ class Work:
 
     @property
     def name(self) -> str:
-        """Name of the job: the folder's name, cleaned for all schedulers."""
+        """Name of the job: name of the folder, without characters that a scheduler refuses."""
         name = re.sub(r"[^\w.-]+", "_", self.folder.name, flags=re.ASCII).strip("._-")[:MAX_NAME_LENGTH]
         return name if name[:1].isalpha() else f"sciformer_{name}".rstrip("_")
 
@@ -151,7 +151,7 @@ class Training(Work):
             raise UserError(f"--restarts must be at least 0, not {self.restarts}", key="--restarts")
 
     def torchrun(self, need: Resources, endpoint: str, number: str) -> str:
-        """Shell command to start torchrun on a machine.
+        """Shell command that starts torchrun on a machine.
 
         endpoint   host and port of the rendezvous of all machines
         number     id of the rendezvous
@@ -161,9 +161,9 @@ class Training(Work):
         return f"{need.interpreter} -m torch.distributed.run {options} \\\n    -m -- {self.command}"
 
     def stop_lines(self, variable: str) -> list[str]:
-        """Shell lines with the function `stopped`.
+        """Shell lines that define the function `stopped`.
 
-        It tests whether the training of this job has saved and stopped before the time limit.
+        The function tests whether the training of this job has saved a checkpoint and stopped before the time limit.
 
         variable   environment variable with the number of the job
         """
@@ -181,7 +181,7 @@ class Training(Work):
 
 @dataclass(frozen=True)
 class Prediction(Work):
-    """Prediction of shards, one job for each shard.
+    """Prediction of shards, with a job for each shard.
 
     shards   numbers of the shards
     """
@@ -189,7 +189,7 @@ class Prediction(Work):
     shards: Sequence[int] = ()
 
     def shard(self, need: Resources, number: str) -> str:
-        """Shell command to predict a shard.
+        """Shell command that predicts a shard.
 
         number   number of the shard, or a shell variable with it
         """
@@ -197,15 +197,15 @@ class Prediction(Work):
 
 
 def about(work: Work) -> str:
-    """First comment line of a job file."""
+    """Comment with the contents of a job file, for its first line."""
     what = "A training" if isinstance(work, Training) else "Predictions in shards"
     return f"# {what}, written by sciformer {__version__}. The same file can be submitted again."
 
 
 def timer(need: Resources) -> list[str]:
-    """Shell lines to wait for torchrun.
+    """Shell lines that wait until torchrun ends.
 
-    They send USR1 to its processes `need.lead` seconds before the time limit, so that the training saves and stops.
+    `need.lead` seconds before the time limit, they send USR1 to its processes: the training saves and stops.
     """
     return [
         f"# {need.lead} s before the limit the training saves and stops. One process is enough: it tells all others.",

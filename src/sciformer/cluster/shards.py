@@ -48,7 +48,7 @@ MAX_HASHED_BYTES = 4 << 30  # sum over the input files; above it, files are comp
 
 @dataclass(frozen=True)
 class Sharding:
-    """Number of shards and file suffix."""
+    """Number of shards of a prediction, and the suffix of their files."""
 
     count: int
     suffix: str = ".parquet"
@@ -62,14 +62,14 @@ class Sharding:
             raise UserError(message, key="--format")
 
     def check(self, shard: int) -> None:
-        """Refuse a shard number out of range."""
+        """Refuse a number of a shard that is not in 0 .. number of shards - 1."""
         if not 0 <= shard < self.count:
             message = f"--shard must be from 0 to {self.count - 1}, as there are {self.count} shards, not {shard}"
             raise UserError(message, key="--shard")
 
 
 class ShardFolder:
-    """Folder of predictions in shards."""
+    """Folder with the predictions in shards, and the files that describe them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,7 +82,7 @@ class ShardFolder:
                 plan = parse_object(file.read(), PLAN)
         except (OSError, Unsound) as error:
             message = f"{self.path} is not a folder of shards: {error}"
-            hint = "Predict them first: sciformer predict RUN FILES --shards 64 --out FOLDER"
+            hint = "Write the shards first: sciformer predict RUN FILES --shards 64 --out FOLDER"
             raise UserError(message, hint=hint, file=self.path) from error
         if plan.get("format") != FORMAT:
             message = f"{self.path / PLAN} has format {plan.get('format')}, but this Sciformer reads format {FORMAT}"
@@ -96,7 +96,7 @@ class ShardFolder:
 
     @cached_property
     def plan_hash(self) -> str:
-        """Hash of the plan, as recorded by each finished shard."""
+        """Hash of the plan; the record of each finished shard contains it."""
         return hashlib.sha256(json.dumps(self.plan, sort_keys=True).encode()).hexdigest()
 
     def file(self, shard: int) -> Path:
@@ -104,7 +104,7 @@ class ShardFolder:
         return self.path / f"shard-{shard:05d}-of-{self.sharding.count:05d}{self.sharding.suffix}"
 
     def record(self, shard: int, verify: bool = False) -> dict[str, Any] | None:
-        """JSON record of a shard; None if it is missing, incomplete or of another plan.
+        """JSON record of a shard; None if it is missing, incomplete or belongs to another plan.
 
         verify   also compare the hash of the predictions
         """
@@ -122,7 +122,7 @@ class ShardFolder:
 
     @contextmanager
     def lock(self, name: str, wait: bool) -> Iterator[bool]:
-        """Context manager for a lock file; its value is whether this process has the lock.
+        """Context manager for a lock file; it gives True if this process holds the lock.
 
         wait   wait until another process releases the lock
         """
@@ -166,7 +166,7 @@ def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> S
 
 
 def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Refuse a folder with another model, other files or another number of shards."""
+    """Refuse a folder whose plan has another model, other files or another number of shards."""
     old, where = folder.plan, folder.path
     hint = f"Choose another folder with --out, or remove {where}."
     words = {
@@ -189,9 +189,9 @@ def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[
 
 
 def find_inputs(files: Sequence[str | Path]) -> list[Path]:
-    """Input files, with globs and folders replaced by the files in them.
+    """Paths of the input files; globs and folders are replaced by the files in them.
 
-    files   names, globs and folders, also with a class in front: `signal=a.root`
+    files   names, globs and folders; a class may stand in front: `signal=a.root`
     """
     found: list[Path] = []
     for _, name in map(split_tag, files):
@@ -269,7 +269,7 @@ def predict_shards(
 
 
 def _predict(run: Run, inputs: Inputs, folder: ShardFolder, shard: int, show: bool, accept_drift: bool) -> None:
-    """Predict a shard; write its table and its JSON record."""
+    """Predict a shard; write its predictions and its JSON record."""
     from ..evaluation.blocks import Share
     from ..evaluation.predictions import add_block, predict_files
     from ..progress import ProgressBar
@@ -320,7 +320,7 @@ class ShardsState:
 
 
 def shards_state(path: Path) -> ShardsState:
-    """State of the predictions in a folder."""
+    """Progress of the predictions in a folder."""
     folder = ShardFolder(path)
     records = [folder.record(shard) for shard in range(folder.sharding.count)]
     missing = [shard for shard, record in enumerate(records) if record is None]

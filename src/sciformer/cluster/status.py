@@ -97,7 +97,7 @@ def describe_owner(owner: dict[str, Any]) -> str:
 
 
 def run_state(path: Path) -> RunState:
-    """State of the run in a folder."""
+    """Read the state of the run in a folder."""
     folder = Folder(path)
     about, stopped, owner = folder.peek("run.json"), folder.peek("stopped.json"), folder.owner()
     lines = [line for line in read_tail(folder.log) if "loss" in line]
@@ -135,7 +135,7 @@ def run_state(path: Path) -> RunState:
 
 
 def read_tail(path: Path) -> list[dict[str, Any]]:
-    """Last records of a log, without an incomplete line."""
+    """Last complete records of a log."""
     try:
         with open(path, "rb") as file:
             start = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
@@ -156,7 +156,7 @@ def read_tail(path: Path) -> list[dict[str, Any]]:
 
 
 def _steps_per_second(lines: list[dict[str, Any]], owner: dict[str, Any]) -> float | None:
-    """Mean speed in steps per second since `owner` has locked the run."""
+    """Mean speed in steps per second since the process `owner` has locked the run."""
     try:
         began = datetime.fromisoformat(owner["since"]) if "since" in owner else None
         points = [(datetime.fromisoformat(line["time"]), line["step"]) for line in lines if {"time", "step"} <= {*line}]

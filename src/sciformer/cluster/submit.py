@@ -17,7 +17,7 @@ MODULES = {"slurm": slurm, "pbs": pbs, "condor": condor}
 
 
 def find_scheduler(kind: str | None = None) -> str:
-    """First scheduler with its submit command on this machine; "" if there is none.
+    """Name of the first scheduler whose submit command is installed here; "" if there is none.
 
     kind   look for this scheduler only (default: all)
     """
@@ -25,7 +25,7 @@ def find_scheduler(kind: str | None = None) -> str:
 
 
 def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
-    """Text of the job file for a scheduler.
+    """Text of the job file that a scheduler needs.
 
     The folder of logs is created, because schedulers do not create it. For HTCondor, the script of the job is written,
     too.
@@ -53,7 +53,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
-    """Submit a job file; return its path and the answer of the scheduler."""
+    """Submit a job file; return its path and the scheduler's answer."""
     command = SCHEDULERS[kind].submit
     path = work.logs / f"job.{kind}"
     write_text(path, text)
@@ -70,7 +70,7 @@ def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
 
 
 def check_found(kind: str | None) -> str:
-    """Scheduler with its submit command on this machine; an error if there is none."""
+    """Scheduler whose submit command is installed here; an error if there is none."""
     if kind is not None:
         one_of("--kind", kind, SCHEDULERS, key="--kind")
     if found := find_scheduler(kind):

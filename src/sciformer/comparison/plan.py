@@ -66,7 +66,7 @@ def plan(
 
 
 def _label_and_fold_changes(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
-    """Changes of the recipe for a number of labels per class and a fold."""
+    """Changes that set the number of labels per class and the fold in a recipe."""
     changes: dict[str, Any] = {}
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
@@ -93,6 +93,6 @@ def _names(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _slug(text: str) -> str:
-    """Folder name from a text; a long name is cut and ends with a hash of the text."""
+    """Make a folder name from a text; a long name is cut and ends with a hash of the text."""
     name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
     return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

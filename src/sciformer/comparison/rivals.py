@@ -25,7 +25,7 @@ def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> Recipe:
-    """Name a changed recipe after its changes; refuse changes without effect."""
+    """Append the changed keys to the name of a recipe; refuse a change without effect."""
     if changed == recipe:
         raise UserError(
             f"the recipe {recipe.name} already has this value of {', '.join(keys)}, so there is nothing to compare",
@@ -66,14 +66,14 @@ def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Rec
 
 
 def _field_of(recipe: Recipe) -> str:
-    """Field of the tokens of a recipe; "" for several streams or tokens of a plugin."""
+    """Field that the tokens of a recipe belong to; "" for several streams or tokens of a plugin."""
     kinds = [tokens.kind for tokens in recipe.streams.values()]
     found = [name for name, field in fields().items() if len(kinds) == 1 and kinds[0] in field.tokens]
     return found[0] if found else ""
 
 
 def _fits(other: Recipe, recipe: Recipe) -> bool:
-    """Whether another recipe has the same kind of model, with another trunk."""
+    """Whether another recipe has the same kind of model, but another trunk."""
     return other.model.kind == recipe.model.kind and other.model.trunk != recipe.model.trunk
 
 

@@ -53,7 +53,7 @@ class Figure:
 
 @dataclass
 class Trial:
-    """One run: recipe, grid point, seed, number of labels, fold, and its results."""
+    """A run of a comparison: recipe, grid point, seed, number of labels, fold, and results."""
 
     recipe: str
     point: Point
@@ -112,14 +112,14 @@ class Row:
         return replace(figure, too_few=not valid and any(metric in trial.too_few for trial in self.done))
 
     def summarize(self, name: str) -> Figure:
-        """Mean and spread of a numeric field over the runs with a finite value."""
+        """Mean and spread of a numeric field, over the runs whose value is finite."""
         values = [float(getattr(trial, name)) for trial in self.done]
         return Figure.from_values([value for value in values if math.isfinite(value)])
 
 
 @dataclass
 class Comparison:
-    """All runs as rows, with common metrics, verdict and warnings."""
+    """Result of a comparison: its runs, common metrics, verdict and warnings."""
 
     rows: list[Row]
     metrics: list[str]
@@ -135,7 +135,7 @@ class Comparison:
 
     @property
     def chosen(self) -> list[Row]:
-        """Compared rows: for a grid, the best point of each recipe by validation score."""
+        """Rows to compare: for a grid, the row of each recipe with the best validation score."""
         return [row for row in self.rows if row.chosen]
 
     @property
@@ -144,7 +144,7 @@ class Comparison:
 
     @property
     def labels(self) -> list[str]:
-        """Compared numbers of labels as text; a single empty string without --labels."""
+        """Compared numbers of labels as text; [""] without the option --labels."""
         return list(dict.fromkeys(row.labels for row in self.rows))
 
     @property
@@ -173,7 +173,7 @@ def format_point(point: Point) -> str:
 
 
 def common_metrics(rows: Sequence[Row]) -> list[str]:
-    """Metrics common to all complete runs."""
+    """Names of the metrics that all complete runs have."""
     every = [trial.scores for row in rows for trial in row.done]
     return [name for name in every[0] if all(name in scores for scores in every)] if every else []
 
@@ -192,7 +192,7 @@ def choose_points(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """Sentence for each number of labels and metric: best recipe, lead, significance."""
+    """State the best recipe, its lead and its significance, per metric and number of labels."""
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
@@ -270,7 +270,7 @@ def _student_t(freedom: float) -> float:
 
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
-    """Warnings about unfair differences between the compared recipes."""
+    """Warnings about differences that make the comparison of the recipes unfair."""
     warnings = list(dict.fromkeys(one for labels in found.labels for one in _find_differences(planned, found, labels)))
     rows = [row for row in found.chosen if row.done]
     for labels in found.labels:
@@ -309,7 +309,7 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
 
 
 def _irrelevant_keys(recipe: Recipe) -> list[str]:
-    """Keys of data, tokens and objective allowed to differ between compared recipes.
+    """Keys of data, tokens and objective that may differ between compared recipes.
 
     These keys belong to the model or change no score.
     """
@@ -320,7 +320,7 @@ def _irrelevant_keys(recipe: Recipe) -> list[str]:
 
 
 def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
-    """Describe differences from the first recipe in data, tokens and objective."""
+    """Describe how data, tokens and objective of each recipe differ from the first recipe."""
     (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:

@@ -64,7 +64,7 @@ class Stream:
         return Stream({name: column.take(index, axis=0) for name, column in self.columns.items()}, lengths)
 
     def take(self, rows: Array) -> Stream:
-        """Select samples by row."""
+        """Select samples by row number."""
         return self.cut(self.starts[rows], self.lengths[rows])
 
     def keep(self, tokens: Array) -> Stream:
@@ -81,7 +81,7 @@ class Stream:
         return Stream(self.columns, self.lengths.sum(keepdims=True))
 
     def with_columns(self, **columns: Column) -> Stream:
-        """Copy with added or replaced columns."""
+        """Copy of the stream with added or replaced columns."""
         return Stream({**self.columns, **columns}, self.lengths)
 
 
@@ -103,16 +103,16 @@ class Batch:
 
     @property
     def stream(self) -> Stream:
-        """The only stream; several streams are an error."""
+        """The only stream of the batch; an error if there are several streams."""
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
-        """Copy with a replaced stream (default: the only stream), or more sample columns."""
+        """Copy with a replaced stream (default: the only stream), or with more sample columns."""
         new = {} if stream is None else {stream_name(self.streams, name): stream}
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
     def only(self, stream: str) -> Batch:
-        """Copy with only this stream."""
+        """Copy of the batch that keeps only this stream."""
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
@@ -128,7 +128,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Largest number of tokens in a sample (if `packed`: in all samples of a stream)."""
+        """Number of tokens in the longest sample; if `packed`, in all samples of a stream together."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a long string to its end, or a path to its file name."""
+    """Shorten a long string to its last part, or a path to its file name."""
     if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]

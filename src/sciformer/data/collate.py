@@ -61,13 +61,13 @@ class ModelInputs:
     """Whether the batch is distributed over several ranks."""
 
     def to(self, device: torch.device) -> ModelInputs:
-        """Copy to another device in one transfer, without waiting for a GPU."""
+        """Copy of the inputs on another device, made in one transfer and without waiting for a GPU."""
         if device.type == "cpu":
             return self
         return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """Copy with the tensors `moved` in place of `tensors()`, in the same order."""
+        """Copy with the tensors `moved` instead of the tensors that `tensors()` lists."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -87,7 +87,7 @@ class ModelInputs:
         return names, laid, sizes, tuple(self.samples), self.real is None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors of the batch; only `lengths` of a packed layout."""
+        """All tensors of the inputs; a packed layout adds only its `lengths`."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -101,14 +101,14 @@ class ModelInputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Rows (B, ...) of all ranks, with gradients, and the slice of this rank's rows."""
+        """Rows (B, ...) of all ranks, with gradients, and a slice of the rows of this rank."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))
 
     @property
     def stream(self) -> StreamView:
-        """The only stream; several streams are an error."""
+        """The only stream of the inputs; an error if there are several streams."""
         return self.streams[stream_name(self.streams)]
 
     def view(self, stream: str = "") -> StreamView:

@@ -25,11 +25,11 @@ class Lists:
         return len(self.lengths)
 
     def take(self, rows: Array) -> Lists:
-        """Select the lists of these rows."""
+        """Lists at the row numbers `rows`."""
         return Lists(self.values[self.places(rows)], self.lengths[rows])
 
     def places(self, rows: Array) -> Array:
-        """Indices into `values` of all entries of these rows."""
+        """Indices into `values` of all entries in the lists at the row numbers `rows`."""
         starts, lengths = (self.lengths.cumsum() - self.lengths)[rows], self.lengths[rows]
         return np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
 
@@ -60,7 +60,7 @@ def rows_of(table: Table) -> int:
 
 
 def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
-    """Select rows of a table."""
+    """Select rows of all columns of a table."""
     known: dict[int, tuple[Array, Array]] = {}  # indices for each shared `lengths` array
     made: dict[str, Array | Lists] = {}
     for name, column in table.items():

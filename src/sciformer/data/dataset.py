@@ -63,14 +63,17 @@ class Dataset:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until, self.asked = until, asked
         if until is not None and labels:
-            message = f"truncated samples cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
+            message = (
+                f"truncated samples (`--until`) cannot be evaluated: `{labels[0]}` has a list of labels for each sample"
+            )
             raise UserError(message)
         if windows and len(windows) > 1:
             raise UserError(f"only one stream of tokens can be cut into windows, not {', '.join(windows)}")
         self.windowed: str = next(iter(windows), "") if windows else ""
         self.windows = windows[self.windowed] if windows else None
         if until is not None and self.windows is not None and len(self.windows.size) > 1:
-            raise UserError("truncated samples cannot be evaluated with windows on several axes")
+            message = "samples truncated at a time (`--until`) cannot be evaluated if windows have several axes"
+            raise UserError(message, hint="Evaluate without --until, or with tokens.window: null.", key="tokens.window")
         self.kept: OrderedDict[int, Batch] = OrderedDict()
         self.found: dict[int, tuple[Array, Array]] = {}  # per piece: lengths and widths of its samples
         self.indices: dict[int, WindowIndex] = {}  # per piece: its windows
@@ -93,7 +96,7 @@ class Dataset:
 
     @property
     def count_in_words(self) -> str:
-        """Number of samples as text; with windows, for example "100 (250 windows)"."""
+        """Number of samples as text, with the number of windows: "100 (250 windows)"."""
         windows = f" ({len(self):,} windows)" if len(self) != self.samples else ""
         return f"{self.samples:,}{windows}"
 
@@ -113,7 +116,7 @@ class Dataset:
         return isinstance(only, Windowed) and only.concatenates
 
     def _size(self, piece: int) -> int:
-        """Number of samples or windows of a piece; also stores their lengths."""
+        """Number of samples or windows of a piece; also stores the lengths of the samples."""
         if self.windows is not None:
             return len(self._index(piece))
         whole = self._load(piece)
@@ -142,7 +145,7 @@ class Dataset:
 
     @property
     def whole_lengths(self) -> Array:
-        """Number of tokens of every uncut sample.
+        """Number of tokens in every sample before it is cut.
 
         Tokens are counted in the stream cut into windows, or without windows in the longest stream.
         """
@@ -151,7 +154,7 @@ class Dataset:
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _token_counts(self, which: int) -> Array:
-        """Number of tokens per sample: in all streams (`which` 0) or the longest (1)."""
+        """Number of tokens per sample: in all streams (`which` 0) or in the longest stream (1)."""
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -163,7 +166,7 @@ class Dataset:
 
     @cached_property
     def width(self) -> int | None:
-        """Common number of tokens in the longest stream; None if samples differ."""
+        """Number of tokens in the longest stream, if all samples have the same number; else None."""
         windows = self.windows if len(self.tokens) == 1 else None
         shapes = [index.shapes for index in self.indices.values()]
         if windows is not None and windows.rule == "full" and all((some >= windows.size).all() for some in shapes):
@@ -227,7 +230,7 @@ class Dataset:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context manager with a thread; it loads the pieces announced by `expect`."""
+        """Context manager that starts a thread to load the pieces announced by `expect`."""
         if len(self.sizes) < 2 or self.pool is not None:
             yield
             return
@@ -240,7 +243,7 @@ class Dataset:
             pool.shutdown(cancel_futures=True)
 
     def expect(self, pieces: Iterable[int]) -> None:
-        """Let the thread load the pieces needed next, and cancel all other pieces."""
+        """Let the thread load the pieces that are needed next, and cancel the loading of other pieces."""
         if self.pool is None:
             return
         wanted = [piece for piece in pieces if piece not in self.kept][:PIECES_AHEAD]

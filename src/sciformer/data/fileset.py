@@ -71,7 +71,7 @@ class TaggedFiles(Data):
 
     @property
     def own_split(self) -> Split:
-        """The split, which takes no share for parts with their own files."""
+        """The key `split`, without shares for parts that have their own files."""
         named = self.named()
         return self.split.less("valid" in named, "test" in named)
 
@@ -79,14 +79,14 @@ class TaggedFiles(Data):
         return {"files": [], "valid": [], "test": [], "extra_parts": {}}
 
     def absolute_paths(self) -> Self:
-        """Copy with absolute paths."""
+        """Copy whose files have absolute paths."""
         found: dict[str, Any] = {part: _located(getattr(self, part)) for part in ("files", "valid", "test")}
         found["extra_parts"] = {part: _located(names) for part, names in self.extra_parts.items()}
         return self.model_copy(update=found)
 
 
 def key_of(part: str) -> str:
-    """Key of `data:` with the files of a part."""
+    """Recipe key of `data:` that names the files of a part."""
     return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 
@@ -108,7 +108,7 @@ def split_tag(name: str | Path) -> tuple[str, Any]:
 
 
 def find_tagged_files(names: Sequence[str | Path], what: str) -> list[Tagged]:
-    """Expand names and globs with class tags to files with their class."""
+    """Expand names and globs, with optional class tags, to files with their class."""
     found: dict[Path, str] = {}
     for tag, name in map(split_tag, names):
         for path in find_files([name], what):
@@ -155,12 +155,12 @@ class Scan:
     rows      number of samples in the file
     kept      row numbers of the samples to use
     edges     rows at which reading can start
-    columns   columns needed before loading: the class, and columns for the split and the weights
+    columns   columns needed before loading: the class column, and columns for the split and the weights
     counts    number of samples and entries left out, by reason
     lacks     optional columns that are missing
     has       columns that are present
     lengths   list lengths of each sample, by column
-    file      the open file, if the plan keeps files
+    file      open file; None if the file is opened again for each piece
     """
 
     path: Path
@@ -191,7 +191,7 @@ class Rows:
 
     @property
     def numbers(self) -> Array:
-        """Row numbers in the file."""
+        """Numbers of these rows in their file."""
         return self.start + (np.arange(self.stop - self.start) if self.kept is None else self.kept)
 
 
@@ -219,15 +219,15 @@ class FilePlan:
     """Whether a scan keeps its file open; an open file must survive pickling and forking."""
 
     def open(self, path: Path) -> Any:
-        """Open a file; the result has `rows` and `edges`."""
+        """Open a file; return an object with attributes `rows` and `edges`."""
         raise NotImplementedError
 
     def scan_rows(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """Scan the rows start .. stop - 1; count the samples left out in `counts`."""
+        """Scan the rows start .. stop - 1; add the samples that are left out to `counts`."""
         raise NotImplementedError
 
     def load(self, scan: Any, rows: Rows) -> Table:
-        """Read samples as a table."""
+        """Read the given rows of a scanned file as a table."""
         raise NotImplementedError
 
     def aligned(self) -> Self:
@@ -239,11 +239,11 @@ class FilePlan:
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
-        """Copy without these optional columns."""
+        """Copy of the plan without some optional columns."""
         return replace(self, wishes=tuple(name for name in self.wishes if name not in names))  # type: ignore[type-var]
 
     def own(self, tag: str) -> Collection[str]:
-        """Columns computed by the plan; they replace columns of the file."""
+        """Names of the columns that the plan computes; they replace columns of the file."""
         return ()
 
     def scan(self, path: Path, tag: str, size: int) -> Scan:
@@ -284,7 +284,7 @@ def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Array:
-    """Values of a column for all samples, from the scans."""
+    """Values of a column for all samples, as read by the scans of the files."""
     if lacking := [scan.path for scan in scans if name not in scan.columns]:
         message = f"{lacking[0]} has no column `{name}`, which is needed to split the {unit}"
         raise UserError(message, key="data.split", file=lacking[0])
@@ -372,7 +372,7 @@ class FileSet(TaggedFiles):
         return plan.without(note_missing_columns(scans, (), notes))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Group and stratification columns (n,) of the samples to split, or None."""
+        """Columns (n,) `split.by` and `split.stratify` of the samples to split; None without the key."""
         by, strata = (known_columns(scans, name) if name else None for name in (split.by, split.stratify))
         return by, strata
 
@@ -385,15 +385,15 @@ class FileSet(TaggedFiles):
         return []
 
     def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
-        """Fingerprints of the files, by path."""
+        """Fingerprint of each file, by path."""
         return fingerprint_files([scan.path for scan in scans])
 
     def small_files(self, scans: Sequence[Scan]) -> list[Path]:
-        """Small files, with a common fingerprint for their folder."""
+        """Small files, which get a common fingerprint for their folder (default: none)."""
         return []
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
-        """Notes on slow reading."""
+        """Notes on causes of slow reading."""
         packed = [np.diff(scan.edges) for scan in scans if not getattr(scan.file, "in_memory", False)]
         widest = int(np.concatenate([[0], *packed]).max())
         size = max(rows.stop - rows.start for rows in source.pieces[0])
@@ -411,11 +411,11 @@ class FileSet(TaggedFiles):
         return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
 
     def scan_others(self, plan: Any, files: Sequence[str | Path], notes: list[str]) -> list[Scan]:
-        """Scan files for evaluation or prediction; an unreadable file is an error."""
+        """Scan the files of an evaluation or prediction; an unreadable file is an error."""
         return [plan.scan(path, tag, self.rows_per_scan()) for tag, path in self.find(files)]
 
     def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
-        """Source of the selected rows of files, in pieces."""
+        """Source that reads the selected rows of the files, in pieces."""
         return FilePieces(plan, parts, self.chunk_size, mixed, notes)
 
     def open(self, log: Any = None) -> Splits:
@@ -525,19 +525,19 @@ class FilePieces:
         self.sizes = [sum(map(len, some)) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
-        """Read the samples of a piece."""
+        """Read a piece: a table with its samples."""
         return concatenate_shared([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
 
     @property
     def rows(self) -> Array | None:
-        """Rows of the samples in a table in memory, if it has a row for each sample."""
+        """Rows of the samples, if they are in a table in memory with a row for each sample."""
         scans = list(self.scans.values())
         if len(scans) != 1 or not isinstance(scans[0].path, MemoryFile) or scans[0].path.rows != scans[0].rows:
             return None
         return np.concatenate([rows.numbers for piece in self.pieces for rows in piece])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Classes of all samples, or list lengths, from the scans; None if unknown."""
+        """Classes of all samples, or lengths of their lists, if the scans know them; else None."""
         sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
         if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
             return None
@@ -574,7 +574,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _split_group(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
-    """Divide a group into `count` nearly equal shares that end at nearby file edges."""
+    """Divide a group into `count` nearly equal shares, which end at the edges of files if possible."""
     *firsts, total = accumulate((len(rows) for _, rows in group), initial=0)
     ends = [0]
     for number in range(1, count):

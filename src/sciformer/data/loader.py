@@ -45,7 +45,7 @@ MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
 class Fetch:
-    """Pure function from a step to the prepared batch of one rank: `fetch[step]`."""
+    """Function from a step to the prepared batch of a rank: `fetch[step]`; it has no side effects."""
 
     def __init__(
         self,
@@ -135,11 +135,11 @@ def _prepare_in_process(fetch: Fetch, first: int, last: int, log: Callable[[str]
 
 
 class _LostWorker(Exception):
-    """A worker process has ended."""
+    """Error: a worker process has ended."""
 
 
 class _Parcel(NamedTuple):
-    """A batch sent by a worker, with its array data in shared memory."""
+    """A batch that a worker sends, whose arrays are in shared memory."""
 
     form: bytes
     sizes: list[int]
@@ -147,7 +147,7 @@ class _Parcel(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> _Parcel:
-        """Pack a batch, without columns unused by models."""
+        """Pack a batch, without the columns that models do not read."""
         streams = {
             name: replace(
                 stream, columns={k: v for k, v in stream.columns.items() if k not in batch.aside.get(name, ())}
@@ -234,7 +234,7 @@ def _work(fetch: Fetch, pipe: Connection, parent: Connection) -> None:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Exception with the worker's traceback as a note.
+    """Exception with the worker's traceback, added as a note.
 
     An exception that cannot be pickled becomes a RuntimeError.
     """

@@ -1,4 +1,4 @@
-"""Preparation of batches: augmentation, mixup, corruption, normalisation."""
+"""Preparation of batches for the model: augmentation, mixup, corruption, normalisation."""
 
 from __future__ import annotations
 

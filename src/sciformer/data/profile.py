@@ -100,7 +100,7 @@ class Numbers(NamedTuple):
     lengths: Array
 
     def relative(self, codes: Sequence[float]) -> Numbers:
-        """Values minus the mean of their sample; codes become NaN."""
+        """Values minus the mean of their sample; codes of missing values become NaN."""
         location, _ = sample_levels(self, codes)
         values = self.values - np.repeat(location, self.lengths)
         for code in codes:
@@ -109,7 +109,7 @@ class Numbers(NamedTuple):
 
 
 def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers | None:
-    """Evenly spaced subset of the values of a numeric column; None for other columns.
+    """Evenly spaced subset of the values of a column; None if the column is not numeric.
 
     At least `MIN_VALUES_OF_SAMPLE` values are taken from each sample.
     """
@@ -170,7 +170,7 @@ def find_codes(values: Array) -> list[float]:
 
 
 def _frequent_codes(values: Array) -> list[float]:
-    """Codes within the range of sorted values that otherwise seldom repeat."""
+    """Codes of missing values that repeat often among sorted values that otherwise seldom repeat."""
     if not len(values):
         return []
     ends = np.flatnonzero(np.diff(values, append=np.nan) != 0)
@@ -182,7 +182,7 @@ def _frequent_codes(values: Array) -> list[float]:
 
 
 def is_code(value: Any, count: int) -> bool:
-    """Whether a number with `count` occurrences looks like a code: -99, 888, 1e20."""
+    """Whether a number that occurs `count` times looks like a code of missing values: -99, 888."""
     if abs(value) >= 1e10:
         return f"{abs(value):.6e}".startswith(("1.000000", "9.999999"))
     digits = f"{abs(value):.7g}".replace(".", "")
@@ -190,7 +190,7 @@ def is_code(value: Any, count: int) -> bool:
 
 
 def _is_far(value: float, rest: Array) -> bool:
-    """Whether a value is far outside the range of the sorted values `rest`.
+    """Whether a value is far outside the range of `rest`, which is sorted.
 
     The range leaves out 1 % of the values at each end. «Far» is a distance above the width of the range.
     """
@@ -201,7 +201,7 @@ def _is_far(value: float, rest: Array) -> bool:
 
 
 def summary(numbers: list[Numbers], relative: bool) -> dict[str, Any]:
-    """Profile of a column of numbers.
+    """Make the profile of a column of numbers.
 
     relative  whether locations and levels refer to values minus the mean of their sample
     """
@@ -309,7 +309,7 @@ class ProfileBuilder:
         return {}
 
     def finish(self, samples: int) -> dict[str, Any]:
-        """The profile of `samples` training samples, as plain JSON."""
+        """Finished profile of `samples` training samples, as plain JSON."""
         columns = {n: summary(some, self.invariances.get(n) == SHIFT) for n, some in self.numbers.items()}
         for name, some in self.words.items():
             words, counts = np.unique(np.concatenate(some), return_counts=True)
@@ -329,7 +329,7 @@ class ProfileBuilder:
 
 
 def check_profile(profile: Mapping[str, Any]) -> None:
-    """Refuse a stored profile without the form of `ProfileBuilder.finish`."""
+    """Refuse a stored profile that `ProfileBuilder.finish` cannot have written."""
     try:
         StoredProfile.model_validate(profile)
     except ValidationError as error:
@@ -444,7 +444,7 @@ class Comparison:
         return {DRIFT: np.max(outside, 0).astype(np.float32)} if outside and DRIFT not in table else {}
 
     def describe_overlap(self) -> list[str]:
-        """Note on new samples equal to training samples."""
+        """State how many new samples are equal to training samples."""
         share = self.matched / max(1, self.comparable)
         if share < MIN_SHARE_RECOGNISED:
             return []
@@ -469,7 +469,7 @@ class Comparison:
         self.matched += int(np.isin(hashes, self.known).sum())
 
     def _find_codes(self, name: str, numbers: Numbers, known: Sequence[float]) -> list[float]:
-        """Find codes of missing values absent from the training data, and add notes."""
+        """Add notes on codes of missing values that the training data do not have."""
         finite = numbers.values[np.isfinite(numbers.values)]
         if not len(finite) or not any(is_code(end, 2) for end in (finite.min(), finite.max())):
             return []
@@ -525,7 +525,7 @@ def _mostly_outside(values: Array, edges: Array, least: float) -> bool:
 
 
 def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], least: float) -> float:
-    """Unit factor between new and training levels; 0 if they agree or no factor fits."""
+    """Factor between units that explains the new values, such as 1000; 0 if the values agree or none fits."""
     few = min(len(level), about["samples"]) < MIN_SAMPLES
     low, high = (math.log(about["level"][place]) for place in ((LOWEST, HIGHEST) if few else (LOWEST + 1, HIGHEST - 1)))
     new, old = math.log(float(np.median(level))), math.log(about["level"][MIDDLE])
@@ -544,7 +544,7 @@ def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], l
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    """Maximum pixel value of an unsigned 8- or 16-bit dtype; 1 for other dtypes."""
+    """Maximum pixel value of an unsigned integer dtype of 8 or 16 bits; 1 for other dtypes."""
     return float(np.iinfo(dtype).max) if dtype.kind == "u" and dtype.itemsize <= 2 else 1.0
 
 

@@ -29,7 +29,7 @@ def mix(words: Any) -> Words:
 
 
 def key(*parts: int | str) -> Words:
-    """Hash integers and names to one 64-bit word (1,)."""
+    """Hash integers and names to a single 64-bit word, shape (1,)."""
     word = np.zeros(1, np.uint64)
     for part in parts:
         number = zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFFFFFFFFFF

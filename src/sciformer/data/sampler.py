@@ -68,15 +68,15 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """Step with the longest sample in the first epoch (0 for batches of one width)."""
+        """Step of the first epoch whose batch has the longest sample (0 if all batches have the same width)."""
         return 0
 
     def at(self, step: int) -> tuple[int, int]:
-        """Epoch and step within the epoch, from the global step."""
+        """Epoch and step within the epoch, from the number of the step in the training."""
         return divmod(step, self.batches)
 
     def runs(self, first: int, last: int) -> Iterator[range]:
-        """Split the steps first .. last - 1 into runs with the same pieces of data."""
+        """Split the steps first .. last - 1 into runs of steps that need the same pieces."""
         while first < last:
             stop = first + 1
             if len(self.chunks) > 1:
@@ -87,7 +87,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces to load for a step: its group, then the next group; [] for one piece."""
+        """Pieces to load for a step: its group, then the next group; [] for data in one piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -101,11 +101,11 @@ class BatchSampler:
         return (int(np.searchsorted(self._ends(epoch), place, "right")) // self.near + 1) * self.near
 
     def _ends(self, epoch: int) -> Integers:
-        """Ends of the pieces in the sample sequence of an epoch."""
+        """Cumulative sizes of the pieces, in their order in an epoch."""
         return np.asarray(self.chunks[self._turn(epoch)].cumsum())
 
     def _turn(self, epoch: int) -> Integers:
-        """Order of the pieces in an epoch."""
+        """Random order of the pieces in an epoch."""
         turns = self.turns  # read once: another thread may replace it
         if epoch not in turns:
             count = len(self.chunks)
@@ -188,18 +188,18 @@ class TokenBudgetSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, none, none)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Fixed number of rows and width of the batch of this step."""
+        """Number of rows and width of the batch of this step, including its padding."""
         kind = self.which[self._epoch(epoch)[1][step]]
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 
     def widest(self) -> int:
-        """Step with the longest sample in the first epoch."""
+        """Step of the first epoch whose batch has the longest sample."""
         ids, turn = self._epoch(0)
         number = np.searchsorted(self.starts, np.flatnonzero(ids == self.widths.argmax()), side="right") - 1
         return int(np.flatnonzero(turn == number)[0])
 
     def shapes(self, multiple: int) -> int:
-        """Number of different widths."""
+        """Number of different batch shapes: one for each width."""
         return len(self.kinds)
 
     def __call__(self, epoch: int, step: int) -> Integers:
@@ -244,7 +244,7 @@ class PackedSampler(BatchSampler):
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:
-        """Number of batch shapes: two, because the number of samples varies little."""
+        """Number of different batch shapes: two, as the number of samples varies little."""
         return 2
 
     def __call__(self, epoch: int, step: int) -> Integers:

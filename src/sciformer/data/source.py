@@ -28,24 +28,27 @@ STANDARD_PARTS = ("train", "valid", "test")  # parts with keys in every reader
 
 
 class Source(Protocol):
-    """Protocol of samples in pieces that fit into memory."""
+    """Protocol of sources that load samples in pieces, each of which fits into memory."""
 
     sizes: list[int]
     """Number of samples in each piece."""
 
     def load(self, piece: int) -> Table:
-        """Read a piece as a table."""
+        """Load a piece as a table."""
         ...
 
 
 def known_column(source: Source, name: str, lists: bool = False) -> Array | None:
-    """A column of all samples, or its list lengths, from metadata; None if unknown."""
+    """A column of all samples, or the lengths of its lists, from metadata; None if unknown."""
     asked = getattr(source, "known_column", None)
     return None if asked is None else asked(name, lists)
 
 
 class Memory:
-    """Source of a table in memory, with notes on its files."""
+    """Source whose samples are in memory, as one table.
+
+    notes   notes for the user, for example on samples that were left out
+    """
 
     def __init__(self, table: Table, notes: Sequence[str] = ()) -> None:
         self.notes = list(notes)
@@ -149,7 +152,7 @@ class Data(Section):
         return twin
 
     def with_tables(self, tables: Mapping[str, MemoryFile]) -> Self:
-        """Copy that reads tables in memory, by part, in the place of its files."""
+        """Copy that reads tables in memory, one for each part, instead of its files."""
         if not tables:
             return self
         if not self.reads_tables:
@@ -162,19 +165,19 @@ class Data(Section):
         return twin
 
     def table_reader(self) -> Data:
-        """Section that reads tables in memory of these samples (default: this section)."""
+        """Section that reads samples in memory of the same kind (default: this section)."""
         return self
 
     def without_files(self) -> dict[str, Any]:
-        """Values of keys that name no files, for data in memory."""
+        """Values of the file keys for data in memory: no file names."""
         return {}
 
     def further_columns(self) -> Collection[str]:
-        """Columns that the section itself uses, besides the columns of `column_keys`."""
+        """Columns that the section itself reads, besides the columns of `column_keys`."""
         return ()
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Copy for files with other column names: {our name: their name}."""
+        """Copy for files that have other column names: {name in the recipe: name in the files}."""
         if not columns:
             return self
         known = [*self.column_keys]
@@ -212,7 +215,7 @@ class Data(Section):
         return self.model_copy(update={"files": [locate(name) for name in names]})
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Read files of the same format for `predict`, without a split."""
+        """Read files of the same format for a prediction, without splitting them."""
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
@@ -220,11 +223,11 @@ class Data(Section):
         return self.read(files)
 
     def with_empty(self, files: Sequence[str | Path]) -> Source:
-        """Like `read`, but keeps empty samples, whose predictions are NaN."""
+        """Like `read`, but keeps empty samples, whose predictions become NaN."""
         return self.read(files)
 
     def empty_rows(self, table: Table) -> Array | None:
-        """Mask of samples that are too empty to be predicted; None if any sample can be."""
+        """Mask of samples that are too empty to be predicted; None if every sample can be predicted."""
         return None
 
 

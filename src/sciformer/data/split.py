@@ -147,7 +147,7 @@ def _number(share: float, total: int) -> int:
 
 
 def _shuffle(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
-    """Shuffle the ids, within each stratum."""
+    """Shuffle sample ids; with `stratum`, within each stratum."""
     drawn = mix(word ^ mix(ids))
     found: Rows = ids[np.argsort(drawn, kind="stable") if stratum is None else np.lexsort((drawn, stratum[ids]))]
     return found

@@ -38,7 +38,7 @@ class Windows(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Maximum number of tokens of a window, with the prefix."""
+        """Maximum number of tokens of a window, including the prefix."""
         return self.prefix + prod(self.size)
 
     def counts(self, shapes: Array) -> Array:
@@ -91,7 +91,7 @@ class WindowIndex:
         return np.maximum(self.windows.prefix + self._sizes(sample, starts).prod(1), self.beside[sample])
 
     def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Array]:
-        """Sample (n,) and start (n, A) of windows; for `where` see `Windows.starts`."""
+        """Sample (n,) and start (n, A) of the windows with these numbers; for `where` see `Windows.starts`."""
         sample = np.searchsorted(self.firsts, numbers, side="right") - 1
         return sample, self.windows.starts(self.shapes[sample], numbers - self.firsts[sample], where)
 

@@ -27,7 +27,7 @@ USUAL_BATCH = 64  # samples, so that few batches of a block are smaller than oth
 
 
 class Group(NamedTuple):
-    """Files opened together, and their byte range in the sequence of all files."""
+    """Files that are opened together, and their byte range in the sequence of all files."""
 
     files: Sequence[str | Path]
     start: int
@@ -35,7 +35,7 @@ class Group(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Samples start .. stop - 1 of a piece of a source, predicted together."""
+    """Samples start .. stop - 1 of a piece of a source, which are predicted together."""
 
     piece: int
     start: int
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 
 def group_files(assembly: Assembly, files: Sequence[str | Path]) -> list[Group]:
-    """Divide files into groups; each group is opened on its own.
+    """Divide files into groups that are opened one after the other.
 
     Most readers read all files together; the files are then one group.
     """
@@ -68,7 +68,7 @@ def group_files(assembly: Assembly, files: Sequence[str | Path]) -> list[Group]:
 
 
 def divide(assembly: Assembly, source: Source) -> list[Block]:
-    """Divide the samples of a source into blocks, within its pieces."""
+    """Divide the samples of a source into blocks; no block crosses the end of a piece."""
     size = max(MIN_BLOCK, sum(source.sizes) // USUAL_BLOCKS)
     size = size if size < USUAL_BATCH else min(MAX_BLOCK, -(-size // USUAL_BATCH) * USUAL_BATCH)
     if any(isinstance(one, Windowed) and one.concatenates for one in assembly.tokens.values()):
@@ -90,7 +90,7 @@ class Inputs:
         self._opened: tuple[int, Source, list[Block]] | None = None
 
     def open(self, number: int) -> tuple[Source, list[Block]]:
-        """Source and blocks of a group."""
+        """Open a group of files; return its source and its blocks."""
         if self._opened is None or self._opened[0] != number:
             self._opened = None  # frees the memory of the last one
             source = self.assembly.source(self.groups[number].files, empty=True)
@@ -100,13 +100,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Share:
-    """One of `shares` equal parts of the sequence of all blocks, with index `number`."""
+    """Part `number` of `shares` equal parts of the sequence of all blocks."""
 
     number: int = 0
     shares: int = 1
 
     def touches(self, group: Group, total: int) -> bool:
-        """Whether blocks of a group of files may belong to the share.
+        """Whether the share may have blocks of a group of files.
 
         total   size of all groups in bytes
         """
@@ -120,7 +120,7 @@ class Share:
         return [block for block, place in zip(blocks, places) if place == self.number]
 
     def covered(self, group: Group, total: int) -> float:
-        """Fraction of the share that is done after a group of files."""
+        """Fraction of the share that is predicted after a group of files."""
         return min(1.0, (group.stop * self.shares - self.number * total) / total)
 
 

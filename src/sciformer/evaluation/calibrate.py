@@ -20,7 +20,7 @@ SHOWN_SCORES = ("calibration_error", "quantile_error", "coverage_68", "coverage_
 
 @dataclass(frozen=True)
 class Calibration:
-    """Fitted calibration, and the scores of each part before and after it."""
+    """Fitted calibration, and the scores before and after it, for each part."""
 
     state: dict[str, Any]
     part: str
@@ -31,7 +31,7 @@ class Calibration:
 
     @property
     def words(self) -> str:
-        """Sentence about the fitted temperature or factors."""
+        """Sentence that states the fitted temperature or factors."""
         if "temperature" in self.state:
             found = self.state["temperature"]
             return f"temperature {found:.3f}: the model was {'overconfident' if found > 1 else 'underconfident'}"

@@ -136,7 +136,7 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Check the output file and its format before the vectors are computed."""
+    """Check that the output file can be written in its format, before vectors are computed."""
     suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
     check_name(path, suffixes)
     if path.suffix != NPY_SUFFIX:

@@ -30,7 +30,7 @@ EVALUATION_BATCH_FACTOR = {"cuda": 4}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of an evaluation: scores, model outputs and columns of the samples."""
+    """Scores of an evaluation, with the model outputs and columns of its samples."""
 
     scores: dict[str, float]
     outputs: dict[str, Array] = field(default_factory=dict)
@@ -212,7 +212,7 @@ def evaluation_limits(
 
 
 def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
-    """Yield call(ids); if memory runs out, yield the results of both halves."""
+    """Yield call(ids); if the memory is too small, yield the results of both halves."""
     try:
         yield call(ids)
         return
@@ -236,7 +236,7 @@ def one_behind(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def autocast(device: torch.device, precision: torch.dtype | None) -> Any:
-    """Autocast context for a precision; None disables autocast."""
+    """Context manager of torch.autocast for a precision; None disables it."""
     return torch.autocast(device.type, precision, enabled=precision is not None)
 
 
@@ -275,5 +275,5 @@ def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 def concatenate_columns(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
-    """Concatenate the columns of several batches; no batches give {}."""
+    """Concatenate the columns of several batches; without batches, return {}."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

@@ -51,7 +51,7 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Scores of samples truncated at each distance, and of complete samples (last)."""
+    """Scores of samples truncated at each distance; the last scores are of complete samples."""
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:
@@ -62,7 +62,7 @@ def truncated_scores(
 
 
 def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
-    """Rows of the score table, one for each distance."""
+    """Rows of the table of scores, with a row for each distance."""
     return [
         {"until": "all" if one.distance is None else f"{one.distance:g}", "tokens": f"{one.tokens:.1f}", **one.scores}
         for one in found
@@ -70,7 +70,7 @@ def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
 
 
 def draw_truncated(found: Sequence[TruncatedScores]) -> Figure:
-    """Plot classification scores (or else the first metric) against the distance."""
+    """Plot classification scores, or else the first metric, against the distance."""
     from ..inspection.plots.curves import Band, draw_along
     from ..inspection.plots.style import name_in_words
     from ..metrics import METRICS

@@ -16,7 +16,7 @@ IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
-    """Create a folder and its parents."""
+    """Create a folder and its missing parents."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -37,7 +37,7 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
 
 
 def check_picture(path: Path) -> None:
-    """Check the suffix of a picture."""
+    """Refuse a file name without the suffix of a picture."""
     check_name(path, IMAGE_SUFFIXES, "a picture")
 
 
@@ -49,7 +49,7 @@ def check_new(path: Path, overwrite: bool) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check early that a file can be written."""
+    """Refuse early a file that cannot be written."""
     if path.is_dir():
         raise UserError(f"{path} is a folder, not a file to write", file=path)
     make_folder(path.parent)
@@ -100,7 +100,7 @@ def _rename_at_end(partial: Path, path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk."""
+    """Flush a file to disk; for a folder, its list of files."""
     if sys.platform == "win32" and path.is_dir():
         return  # Windows cannot open folders
     descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)

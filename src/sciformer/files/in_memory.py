@@ -1,4 +1,4 @@
-"""Tables in memory at the place of files: what a reader finds when it opens one.
+"""Tables in memory that readers open like files.
 
 table = MemoryFile(frame)                      pandas, polars, pyarrow, astropy, awkward, NumPy, tensors, lists
 EventFiles(kind="events").read([table])        read like a file: formulas, selection and classes apply
@@ -30,14 +30,14 @@ NAME, MARK = "the table", "memory:"
 
 
 class MemoryFile(AnyPath):
-    """Table in memory that readers open like a file.
+    """Table in memory, as a path that readers open like a file.
 
-    name      name in messages
+    name      name of the table in messages
     part      part of the data that it holds; its key in the fingerprint is `memory:PART`
     """
 
     def __new__(cls, what: Any, part: str = "train", name: str = NAME) -> MemoryFile:
-        """A path without a file; its name stands in messages."""
+        """Make a path without a file; messages show it as `name`."""
         return super().__new__(cls, name)
 
     def __init__(self, what: Any, part: str = "train", name: str = NAME) -> None:
@@ -64,7 +64,7 @@ class MemoryFile(AnyPath):
         return MemoryFile, (self.contents, self.part, str(self))
 
     def with_segments(self, *segments: Any) -> Path:
-        """Paths made from this one, such as its folder, are plain paths."""
+        """Make a plain path: pathlib calls this for paths derived from this path, such as its folder."""
         return Path(*segments)
 
     def check_rows(self) -> None:
@@ -79,12 +79,12 @@ class MemoryFile(AnyPath):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns: arrays (n, ...), `Lists`, or arrays of objects for arrays of different shapes."""
+        """Columns of the table: arrays (n, ...), `Lists`, or arrays of objects for arrays that differ in shape."""
         return self.contents.columns
 
     @cached_property
     def fingerprint(self) -> str:
-        """Number of rows and hash of all columns."""
+        """Fingerprint of the table: its number of rows, and a hash of all columns."""
         digest = hashlib.sha256()
         for name, column in self.columns.items():
             arrays = (column.values, column.lengths) if isinstance(column, Lists) else (column,)
@@ -96,12 +96,12 @@ class MemoryFile(AnyPath):
 
     @property
     def raw(self) -> bytes:
-        """Text of a table with a single text, in UTF-8."""
+        """The only text of a table, as bytes in UTF-8."""
         (text,) = self.texts()
         return text.encode("utf-8", "surrogatepass")
 
     def texts(self, *names: str, key: str = "") -> list[str]:
-        """Texts of a column: of the first of these names, or of the only column of texts.
+        """Texts of the first column among `names`, or of the only column that holds texts.
 
         key   recipe key that names the column, for the error
         """
@@ -117,16 +117,16 @@ class MemoryFile(AnyPath):
         return [str(text) for text in column.tolist()]
 
     def single_texts(self, *names: str) -> list[MemoryFile]:
-        """A file for each text of the column `texts(*names)`."""
+        """Table in memory for each text of the column that `texts` finds."""
         texts = self.texts(*names)
         if len(texts) == 1:
             return [MemoryFile(texts[0], self.part, str(self))]
         return [MemoryFile(text, self.part, f"text {number} of {self}") for number, text in enumerate(texts, 1)]
 
     def open_table(self, layout: Layout, observations: bool = False) -> TableFile:
-        """Table with the columns, as from a file of this layout.
+        """Open the table like a file with this layout.
 
-        observations   arrays (n, m) are a list for each row, and never padded
+        observations   whether arrays (n, m) are lists of length m, which are never padded
         """
         from .formats.frames import open_contents
 
@@ -140,7 +140,7 @@ class MemoryFile(AnyPath):
         return self._tables[layout]
 
     def by_part(self, column: str) -> dict[str, MemoryFile]:
-        """Tables of the parts that a column names: train, valid (or val, dev) and test, or other test sets."""
+        """Split the table by a column with part names: train, valid (or val, dev), test, or further test sets."""
         from ..data.readers.part_names import part_of
         from .formats.frames import Contents
 
@@ -170,9 +170,9 @@ def _name_of(part: str) -> str:
 
 
 def memory_files(data: Any, valid: Any = None, test: Any = None, parts: str = "") -> dict[str, MemoryFile]:
-    """Tables in memory of each part.
+    """Tables in memory for each part of the data.
 
-    data    training samples, from which a recipe splits off parts without a table
+    data    training samples; a recipe splits off the parts that have no table of their own
     parts   column of `data` with the part of each row (default: none)
     """
     whole = MemoryFile(data)
@@ -191,14 +191,14 @@ def memory_files(data: Any, valid: Any = None, test: Any = None, parts: str = ""
 
 
 def is_text(column: Any) -> bool:
-    """Whether a column has strings."""
+    """Whether a column holds strings."""
     if not isinstance(column, np.ndarray) or column.ndim != 1:
         return False
     return column.dtype.kind == "U" or (column.dtype.kind == "O" and all(isinstance(one, str) for one in column))
 
 
 def describe(column: Array | Lists) -> str:
-    """Type of a column in words."""
+    """Describe the type of a column in words."""
     if isinstance(column, Lists):
         return f"lists of {column.values.dtype}"
     return f"{column.dtype} of shape {column.shape}"
@@ -223,5 +223,5 @@ def _text_bytes(array: Array) -> bytes:
 
 
 def is_in_memory(data: Mapping[str, str]) -> bool:
-    """Whether the fingerprint of a run's data is of tables in memory."""
+    """Whether the data of a run were tables in memory, judged by their fingerprint."""
     return any(name.startswith(MARK) for name in data)

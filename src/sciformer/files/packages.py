@@ -29,7 +29,7 @@ def reading(path: Path, form: str) -> Iterator[None]:
 
 
 def broken(path: Path, form: str, error: Exception) -> UserError:
-    """`UserError` for an unreadable file, with the reason from its library."""
+    """`UserError` for an unreadable file, with the reason that its library gives."""
     words = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."

@@ -29,7 +29,7 @@ Seal = dict[str, Any]  # bytes and sha256
 
 
 class Unsound(Exception):
-    """Error: a file is missing, damaged or not a regular file."""
+    """Error: a file is missing or damaged, or is not a regular file."""
 
 
 class Damaged(UserError):
@@ -57,7 +57,7 @@ def seal_bytes(data: bytes) -> Seal:
 
 
 def is_seal(value: Any) -> bool:
-    """Whether a value of a manifest is a size and a hash."""
+    """Whether a value in a manifest has the form of a size and a hash."""
     return type(value) is dict and type(value.get("bytes")) is int and type(value.get("sha256")) is str
 
 
@@ -106,7 +106,7 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def run_files(path: Path) -> SealedFolder:
-    """Verified files of a run, which determine its predictions."""
+    """Verified files of a run: the files that determine its predictions."""
     return SealedFolder(path, (*MODEL_FILES, "run.json"), witness="run.json")
 
 
@@ -126,7 +126,7 @@ class SealedFolder:
         return (self.path / MANIFEST).exists() or self._says_sealed()
 
     def read(self, name: str) -> bytes:
-        """Verified bytes of a file; b"" if it has more than `MAX_BYTES_IN_MEMORY`."""
+        """Bytes of a file, verified; b"" if the file has more than `MAX_BYTES_IN_MEMORY`."""
         path, manifest = self.path / name, self._manifest()
         while True:
             try:
@@ -154,7 +154,7 @@ class SealedFolder:
         return manifest is not None or (self.path / name).exists()
 
     def hashes(self, names: Sequence[str]) -> dict[str, str]:
-        """SHA-256 from the manifest, of the existing files among `names`."""
+        """SHA-256 of the files among `names` that exist, from the manifest."""
         manifest = self._manifest()
         if manifest is None:
             there = [name for name in names if (self.path / name).exists()]

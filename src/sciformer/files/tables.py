@@ -61,7 +61,7 @@ class TableOutput:
 
     @property
     def tabular(self) -> bool:
-        """Whether a cell of the format usually holds a single value."""
+        """Whether the format usually has a single value in each cell."""
         return self.writer.tabular
 
     def add(self, table: Table) -> None:

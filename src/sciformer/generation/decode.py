@@ -62,7 +62,7 @@ class Stepper:
         self.cache: Any = None
 
     def remember(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Mark tokens ids (B, N) as seen, except `pads` (B,) padding tokens at the start."""
+        """Mark tokens ids (B, N) as used, except the first `pads` (B,) tokens, which are padding."""
         if self.seen is not None:
             there = torch.ones_like(ids, dtype=torch.bool)
             if pads is not None:
@@ -71,12 +71,12 @@ class Stepper:
             self.seen.copy_(counted > 0)
 
     def open(self, uniform: Tensor) -> None:
-        """Begin a block of n steps with uniform random numbers (n, B)."""
+        """Begin a block of n steps, which use the uniform random numbers (n, B)."""
         self.place.zero_()
         self.uniform[: len(uniform)] = uniform
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Read ids (B, N) with `pads` (B,) padding tokens first; choose the next token."""
+        """Read ids (B, N), of which the first `pads` (B,) are padding; choose the next token."""
         if self.capacity is None or self.cache is None:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
@@ -103,7 +103,7 @@ class Stepper:
         return self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
 
     def keep(self, logits: Tensor) -> None:
-        """Choose a token from logits (B, V) and store it."""
+        """Choose the next token from logits (B, V) and store it."""
         uniform = self.uniform.index_select(0, self.place)[0]
         choice = self.sampling.choose(logits.masked_fill(self.closed, -torch.inf), uniform, self.seen)[:, None]
         if self.seen is not None:
@@ -230,7 +230,7 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks of tokens to the host; on CUDA, only after the next block is queued."""
+    """Copy blocks of tokens to the host; on CUDA, only after the next block has been queued."""
     copies = (AsyncTensors({"ids": block}) for block in blocks)
     for arriving in one_behind(copies) if device.type == "cuda" else copies:
         yield arriving.read()["ids"]
@@ -249,7 +249,7 @@ class Conditioned(nn.Module):
         self.trunk, self.readout = (stream_part(getattr(model, part), stream) for part in ("trunk", "readout"))
 
     def decode(self, view: StreamView, cache: Any = None) -> Tensor:
-        """Hidden states (B, N, D) of the view, given the other streams."""
+        """Hidden states (B, N, D) of the tokens in `view`, given the other streams."""
         batch, weight = len(next(iter(view.columns.values()))), next(self.parameters())
 
         def repeat(column: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Streaming detokenization: complete characters only, up to a stop string."""
+"""Streaming detokenization: yields only complete characters, and ends at a stop string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLACEMENT_CHARACTER = "\ufffd"
 
 
 class Line:
-    """Detokenizer of one text, with its stop strings and its end token."""
+    """Detokenizer of a single text, with its stop strings and its end token."""
 
     def __init__(self, tokens: Textual, before: list[int], stops: list[str], end: int | None) -> None:
         self.letters = ByteLetters() if tokens.letters == "bytes" else Letters(tokens, before)
@@ -21,7 +21,7 @@ class Line:
         self.held, self.over = "", False
 
     def add(self, tokens: list[int]) -> str:
-        """Add tokens; return the new text, as far as later tokens cannot change it."""
+        """Add tokens; return the part of the new text that later tokens cannot change."""
         ended = self.end in tokens
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]
@@ -32,7 +32,7 @@ class Line:
         return piece + self.close() if ended and not found else piece
 
     def pieces(self, blocks: Iterable[list[int]]) -> Iterator[str]:
-        """Pieces of text from blocks of tokens, up to the end of the text."""
+        """Yield pieces of text for blocks of tokens, up to the end of the text."""
         for tokens in blocks:
             if piece := self.add(tokens):
                 yield piece

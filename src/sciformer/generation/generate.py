@@ -114,7 +114,7 @@ def generate_many(
 
 
 class Author:
-    """A run with a decoder, and the options of generation."""
+    """Generator of texts: a run with a decoder, and the options of generation."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Author:
         return [*first, *ids, *last]
 
     def _line_break(self) -> list[int]:
-        """Ids of a line break, or of a substitute if the vocabulary has no line break."""
+        """Ids of a line break; of a substitute if the vocabulary has no line break."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:
@@ -170,7 +170,7 @@ class Author:
         return [int(np.flatnonzero(self.tokens.writable)[0])]
 
     def _check_known(self, prompt: str, number: int) -> None:
-        """Refuse unknown characters; log unknown words, which are allowed."""
+        """Refuse unknown characters in a prompt; unknown words are allowed, but logged."""
         letters = self.tokens.letters == "characters"
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
@@ -182,11 +182,11 @@ class Author:
     # The text
 
     def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
-        """Stream the pieces of one text."""
+        """Yield the pieces of a single text as they are generated."""
         return self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
 
     def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
-        """Complete texts of several prompts."""
+        """Generate the complete texts of several prompts."""
         lines, found = [self.line(one) for one in ids], [""] * len(ids)
         for block in self._write(ids, uniform):
             for row, (line, tokens) in enumerate(zip(lines, block.tolist())):
@@ -214,7 +214,7 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer of the text generated after a prompt."""
+        """Detokenizer for the text that follows a prompt."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
@@ -265,7 +265,7 @@ def _precision(run: Run, asked: str) -> torch.dtype | None:
 
 
 def _text_stream(run: Run) -> tuple[str, Textual]:
-    """Name and tokens of the generated text stream."""
+    """Name of the stream of generated text, and its tokens."""
     objective = run.assembly.objective
     name = objective.asked_stream(run.assembly.tokens)
     tokens = Textual.require(run.assembly.tokens[name], "`sciformer generate`")

@@ -49,7 +49,7 @@ class Sampling:
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice depends on earlier tokens."""
+        """Whether the choice of a token depends on earlier tokens."""
         return self.repetition != 1
 
     def choose(self, logits: Tensor, uniform: Tensor, seen: Tensor | None = None) -> Tensor:
@@ -96,7 +96,7 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Top-k of each part of the vocabulary, then top-k of these candidates."""
+    """Top-k logits: first of each part of the vocabulary, then of the candidates found there."""
     padded = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf)
     parts = padded.unflatten(-1, (-1, VOCABULARY_PART))
     found, place = parts.topk(count, sorted=False)

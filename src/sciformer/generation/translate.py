@@ -60,7 +60,7 @@ def translate_with(
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Like `translate`, for a model and its assembly."""
+    """Translate like `translate`, with a model and its assembly instead of a run."""
     objective: Any = assembly.objective
     if not hasattr(objective, "penalty"):
         message = f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`"
@@ -91,7 +91,7 @@ def translate_with(
 
 
 class Writer:
-    """Base class of the two kinds of translators."""
+    """Base class of the two kinds of translators: encoder-decoder and decoder."""
 
     cache: Any
     """Keys and values of all earlier tokens."""
@@ -102,15 +102,15 @@ class Writer:
         self.end = self.tokens.special_id("end")
 
     def encode(self, line: str) -> Any:
-        """Ids of a source line as input of the model."""
+        """Ids of a source line, in the form that the model reads."""
         raise NotImplementedError
 
     def begin(self, sources: list[Any]) -> Tensor:
-        """Read the sources; return logits (B, V) of the first token."""
+        """Read the source lines; return logits (B, V) of the first target token."""
         raise NotImplementedError
 
     def step(self, ids: Tensor, *memory: Any) -> Tensor:
-        """Read ids (R, N); return logits (R, V) of the next token."""
+        """Read ids (R, N) of R hypotheses; return logits (R, V) of the next token."""
         hidden = self.model.decode(StreamView({"ids": ids}, None), *memory, cache=self.cache)
         return self.model.readout(hidden[:, -1])
 
@@ -123,7 +123,7 @@ class Writer:
         raise NotImplementedError
 
     def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
-        """Batches of rows with sources of similar length."""
+        """Yield batches of rows whose sources have similar lengths."""
         batch: list[int] = []
         for row in sorted(rows, key=lambda row: -len(sources[row])):  # longest first: a lack of memory shows at once
             if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:
@@ -157,7 +157,7 @@ class EncoderDecoderWriter(Writer):
 
 
 class PromptWriter(Writer):
-    """Translation by a decoder; the prompt is the source and a separator."""
+    """Translation by a decoder, whose prompt is the source and a separator."""
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()
@@ -172,7 +172,7 @@ class PromptWriter(Writer):
         return np.concatenate([begin, ids, [self.tokens.special_id("separator")]]).astype(np.int64)
 
     def batches(self, rows: list[int], sources: Mapping[int, Any], beam: int) -> Iterator[list[int]]:
-        """Batches of prompts of equal length, because padding would shift positions."""
+        """Yield batches of prompts of equal length, because padding would shift positions."""
         same: dict[int, list[int]] = {}
         for row in rows:
             same.setdefault(len(sources[row]), []).append(row)
@@ -191,7 +191,7 @@ class PromptWriter(Writer):
 
 
 class Translated(NamedTuple):
-    """Sources, translations and references of a data set, with BLEU and chrF."""
+    """Sources, translations and references of a data set, with their BLEU and chrF."""
 
     source: list[str]
     translation: list[str]

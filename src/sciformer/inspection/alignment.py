@@ -46,7 +46,7 @@ class Alignment(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """Mean over heads and blocks (T, S); rows sum to one."""
+        """Mean over heads and blocks (T, S); each row sums to 1."""
         total = torch.cat(list(self.maps.values())).mean(0)
         return total / total.sum(-1, keepdim=True).clamp(min=1e-12)
 
@@ -127,7 +127,7 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
 
 
 def draw_some(run: Run, lines: list[str]) -> Iterator[Picture]:
-    """Yield (name, drawing function, caption) for each line short enough to draw."""
+    """Yield name, drawing function and caption for each line that is short enough to draw."""
     for number, line in enumerate(lines, 1):
         found = align(run, line)
         if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
@@ -147,5 +147,5 @@ def _stream(tokens: Any, *texts: str) -> Stream:
 
 
 def _without_last(stream: Stream) -> Stream:
-    """Drop the last token: the decoder predicts it and never reads it."""
+    """Drop the last target token, which the decoder predicts but never reads."""
     return stream.cut(np.zeros(1, np.int64), stream.lengths - 1)

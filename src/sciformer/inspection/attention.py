@@ -40,7 +40,7 @@ ANSWERING_TOKENS = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
 
 class AttentionMaps(NamedTuple):
-    """Samples of a stream after masking (raw values), and their attention maps."""
+    """Attention maps of a stream, and its masked samples in raw values."""
 
     seen: Batch
     watch: Watch
@@ -111,7 +111,7 @@ def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
 
 
 def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
-    """Mask samples; return them with raw values, and normalised for the model."""
+    """Mask samples; return them in raw values, and normalised for the model."""
     seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].host_columns for name in streams}
@@ -119,13 +119,13 @@ def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
 
 
 def answering_token(model: Any, stream: str) -> str:
-    """Token of the prediction: class, first, last, or mean (of all tokens)."""
+    """Name of the token that predictions are made from: class, first, last, or mean (of all tokens)."""
     pooling = stream_part(getattr(model, "pooling", None), stream)
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
 
 def choose_stream(recorded: AttentionMaps, stream: str) -> AttentionMaps:
-    """Select the maps of one stream, and its maps to other streams."""
+    """Select the attention maps within a stream and from it to other streams."""
     own, between = Watch(hidden=False), dict[str, dict[str, Tensor]]()
     for name, weights in recorded.watch.attention.items():
         whose, _, rest = name.partition(".")
@@ -227,7 +227,7 @@ def excess_over(times: Floats) -> tuple[Floats, float]:
 
 
 def _shorten(value: Any) -> str:
-    """Text of a value; a list, such as tags, is cut."""
+    """Text of a value, cut if the value is a list, such as tags."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return textwrap.shorten(" ".join(map(str, value)), MAX_NAME_CHARACTERS, placeholder=" …")
     return f"{value:.4g}" if isinstance(value, np.floating) else f"{value}"
@@ -311,7 +311,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
 
 
 def draw_matrices(recorded: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
-    """Draw attention matrices of one sample, for each head of some blocks.
+    """Draw the attention matrices of a sample, for each head of some blocks.
 
     other  stream of the keys (default: the stream of the queries)
     """

@@ -46,7 +46,7 @@ class Attributed(NamedTuple):
 
 
 def has_single_answer(step: Any, assembly: Assembly) -> bool:
-    """Whether the model predicts a class or values for each sample."""
+    """Whether the model predicts a class or values for each whole sample."""
     return isinstance(assembly.objective, (Classify, Regress)) and hasattr(step.model, "pool")
 
 
@@ -146,7 +146,7 @@ def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) 
 
 @contextmanager
 def _reference(model: nn.Module) -> Iterator[None]:
-    """Context manager: use the reference kernel, for attention weights with gradients."""
+    """Context manager: use the reference kernel, whose attention weights have gradients."""
     kernels = {module: module.kernel for module in model.modules() if isinstance(module, Attention)}
     try:
         for module in kernels:
@@ -159,7 +159,7 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watch_entrance(entrance: nn.Module) -> Iterator[list[Tensor]]:
-    """Context manager: record embedded tokens as leaf tensors, for their gradients."""
+    """Context manager: keep the embedded tokens as leaf tensors, to get their gradients."""
     kept: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, x: Tensor) -> Tensor:

@@ -123,14 +123,14 @@ def tokens_per_second(run: Run) -> float:
 
 
 def samples_at_once(settings: Train, batch: Batch) -> int:
-    """Samples per micro-batch: train.micro_batch, or as many as train.tokens allows."""
+    """Number of samples in a micro-batch: train.micro_batch, or as many as train.tokens allows."""
     if settings.micro_batch or settings.tokens is None:
         return settings.micro_batch or settings.batch
     return max(1, settings.tokens // max(1, batch.widest()))
 
 
 def _flop_formulas() -> dict[Any, Any]:
-    """FLOP formulas of CPU kernels not counted by PyTorch (attention, LSTM)."""
+    """Formulas for the FLOPs of CPU kernels that PyTorch does not count (attention, LSTM)."""
     aten = torch.ops.aten
     return {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention_flops(q, k, v),
@@ -164,7 +164,7 @@ def format_large(number: float, unit: str = "") -> str:
 
 
 def setting(page: Page, run: Run) -> None:
-    """Write the section on recipe, device, versions and time of a run."""
+    """Write the section of the report on recipe, device, versions and time of a run."""
     page.section("Run")
     recipe, about, log = run.recipe, run.about, run.folder.log
     kinds = [*(each.kind for each in recipe.streams.values()), recipe.model.kind, recipe.objective.kind]

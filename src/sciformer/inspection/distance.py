@@ -66,7 +66,7 @@ def _mean_distance(a: Floats, d: Floats) -> Floats:
 
 
 def attention_distances(recorded: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
-    """Attention distance for each self-attention map; {} if tokens have no distances."""
+    """Attention distance of each self-attention map; {} if tokens have no distances."""
     tokens, stream = assembly.tokens[recorded.stream], recorded.seen.stream
     maps = self_attention(recorded)
     found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}
@@ -92,7 +92,7 @@ class Depth(NamedTuple):
 
 
 def depth(found: Mapping[str, AttentionDistance]) -> Depth:
-    """Attention distance against depth, over all heads (arXiv 2010.11929, figure 7)."""
+    """Attention distance of each head and block, and its correlation with depth (arXiv 2010.11929, figure 7)."""
     means = [each.heads.mean(0) for each in found.values()]
     heads = np.full((len(means), max(map(len, means), default=0)), np.nan)  # NaN where a block has fewer heads
     for row, mean in zip(heads, means):

@@ -42,7 +42,7 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
 
 
 def affordable_samples(run: Run, tokens: float) -> int:
-    """Number of samples within the time limit of a report; 0 if too few for a result."""
+    """Number of samples that fit into the time limit of a report; 0 if too few for a result."""
     passes = len(REMOVED_SHARES) * (len(WAY_NAMES) + 1 + RANDOM_DRAWS) + 4
     few = int(MAX_OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
     return min(MAX_SAMPLES, few) if few >= MIN_SAMPLES else 0
@@ -72,7 +72,7 @@ def reason_figures(
 
 
 def to_json(found: Faithfulness) -> dict[str, Any]:
-    """Results as entries of scores.json."""
+    """Faithfulness results as entries of scores.json."""
     return {
         "samples": len(next(iter(found.change.values()))),
         "removed": found.removed,
@@ -84,7 +84,7 @@ def to_json(found: Faithfulness) -> dict[str, Any]:
 
 
 def summarize_ratios(found: Faithfulness, unit: str = "samples") -> str:
-    """Caption with the faithfulness ratios of all methods.
+    """Caption that states the faithfulness ratio of each method.
 
     unit   samples or windows
     """
@@ -187,7 +187,7 @@ def faithfulness(
 
 
 def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
-    """Token scores of samples by every method.
+    """Scores of the tokens of samples, by each attribution method.
 
     Models without attention have only the gradient, and so have streams that are not the stream of the objective.
     """
@@ -212,7 +212,7 @@ def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
 
 
 def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
-    """Whether the model accepts any subset of the tokens of a sample."""
+    """Whether the model accepts any subset of a sample's tokens."""
     model = assembly.recipe.model.for_stream(stream)
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
@@ -257,7 +257,7 @@ def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name:
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
-    """Area below the mean change divided by the area for random tokens, and its error."""
+    """Area below the mean change, divided by the same area for random tokens, and its error."""
     x = np.append(0.0, shares)
     area = {way: np.trapezoid(np.pad(each, ((0, 0), (1, 0))), x) for way, each in change.items()}
     return {way: _ratio(each, area[RANDOM_WAY]) for way, each in area.items() if way != RANDOM_WAY}

@@ -59,7 +59,7 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
 
 
 def rollout_samples(recorded: AttentionMaps) -> list[Floats]:
-    """Attention rollout (N,) of every sample; [] if there is no attention."""
+    """Attention rollout (N,) of every sample; [] if the model has no attention."""
     return follow_samples(recorded, recorded.watch.attention, average_with_identity)
 
 

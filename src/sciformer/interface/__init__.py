@@ -1,1 +1,1 @@
-"""Interface of Python: the functions of `import sciformer as sf`, and HTML for notebooks."""
+"""Python interface: the functions of `import sciformer as sf`, and HTML for notebooks."""

@@ -1,7 +1,7 @@
-"""Functions of `import sciformer as sf`, one for each command, on runs, recipes and tables in memory.
+"""Functions of `import sciformer as sf`: each command, on runs, recipes and tables in memory.
 
-Each takes a run as a `Run` or as the path of its folder, and a recipe as a `Recipe`, a path, or the name of a shipped
-recipe. `data` is a table in memory, see `train`.
+A run is a `Run` or the path of its folder; a recipe is a `Recipe`, a path, or the name of a shipped recipe. `data` is a
+table in memory (see `train`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def finetune(
 def predict(
     run: AnyRun, what: Any, *, accept_drift: bool = False, logits: bool = False, intervals: bool = False
 ) -> Any:
-    """Predictions for a table in memory or for files, see `Run.predict`."""
+    """Predictions for a table in memory or for files (see `Run.predict`)."""
     return _run(run).predict(what, accept_drift, logits=logits, intervals=intervals)
 
 
@@ -78,14 +78,14 @@ def evaluate(
     limit: int | None = None,
     accept_drift: bool = False,
 ) -> Evaluation:
-    """Scores of a run on a table in memory, on files, or on a part of its own data."""
+    """Scores of a run on a table in memory, on files, or on a part of the run's data."""
     return _run(run).evaluate(part, files, limit, accept_drift, data=data)
 
 
 def embed(
     run: AnyRun, what: Any, *, pool: str = "model", unit: bool = False, stream: str = "", accept_drift: bool = False
 ) -> Embedded:
-    """Embedding vectors of the samples of a table in memory or of files.
+    """Embedding vectors of the samples in a table in memory or in files.
 
     pool     pooling of tokens: mean, max, last, class_token, or model (default: the pooling of the model)
     unit     scale vectors to length 1
@@ -108,7 +108,7 @@ def generate(
     beam: int = 1,
     seed: int | None = None,
 ) -> str:
-    """Text that continues a prompt, without the prompt.
+    """Generate text that continues a prompt; return it without the prompt.
 
     length        maximum number of tokens
     temperature   divides the logits (default: 1); 0 takes the most likely token
@@ -125,7 +125,7 @@ def generate(
 
 
 def translate(run: AnyRun, texts: Sequence[str], *, beam: int | None = None, penalty: float | None = None) -> list[str]:
-    """Translations of texts, in their order.
+    """Translate texts; return the translations in the same order.
 
     beam      number of hypotheses (default: `objective.beam` of the recipe)
     penalty   length penalty (default: `objective.penalty` of the recipe)
@@ -148,7 +148,7 @@ def new(
     """Write a commented recipe for files of a kind, such as `jets`; return its path.
 
     out         .yaml file to write (default: named after the first file, in the current folder)
-    changes     recipe keys to use as they are; the other keys are guessed around them
+    changes     values of recipe keys; all other keys are guessed from the files and these values
     overwrite   replace an existing recipe
     """
     from ..recipe.new import new as write_recipe
@@ -169,7 +169,7 @@ def check(
     """Check a recipe before a long training; problems are collected, not raised.
 
     deep      check all samples (default: only the first 2048 of each part)
-    plugins   loaded plugins, whose tokens are tested
+    plugins   loaded plugins, whose kinds of tokens are tested
     """
     from ..checks.check import check as check_recipe
 
@@ -234,7 +234,7 @@ def report(run: AnyRun) -> Path:
 def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = False) -> list[str]:
     """Export the best model of a run to a folder; return notes.
 
-    format      huggingface or onnx (default: the first that the tokens of the run have)
+    format      huggingface or onnx (default: the first format that supports the tokens of the run)
     overwrite   replace an earlier export in the folder
     """
     from ..interop.export import export_model
@@ -243,7 +243,7 @@ def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = 
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None) -> Run:
-    """Import a model of another library, a folder or a file of weights, as a new run.
+    """Import a model of another library, from a folder or a file of weights, as a new run.
 
     changes   changes of the recipe, such as {"model.heads": 8}
     """

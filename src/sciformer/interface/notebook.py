@@ -18,7 +18,7 @@ NAMES = {"loss": "training", "valid_loss": "validation"}
 
 
 def run_as_html(run: Run) -> str:
-    """Scores of the best model, size, and loss curve of a run; every string is escaped."""
+    """Scores of the best model, model size, and loss curve of a run; all strings are escaped."""
     from ..errors import UserError
 
     try:
@@ -40,7 +40,7 @@ def run_as_html(run: Run) -> str:
 
 
 def recipe_as_html(recipe: Recipe) -> str:
-    """Recipe as YAML, without the help of its keys."""
+    """HTML that shows the recipe as YAML, without comments on its keys."""
     from ..recipe import document
 
     values = {name: section for name, section in recipe.to_dict().items() if section}
@@ -57,7 +57,7 @@ def _table(rows: Iterable[tuple[str, Any]]) -> str:
 
 
 def loss_curve(records: Sequence[Mapping[str, Any]]) -> str:
-    """Losses of a run against steps as SVG; empty with fewer than two points."""
+    """Losses of a run against the step, as SVG; empty with fewer than two points."""
     curves = {name: _points(records, name) for name in CURVES}
     points = [point for one in curves.values() for point in one]
     if len(points) < 2:
@@ -80,7 +80,7 @@ def loss_curve(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    """Steps and finite values of a column, the later record of a step."""
+    """Step and finite value of each record with the key `name`; the last record of a step counts."""
     found = {record["step"]: record[name] for record in records if "step" in record and name in record}
     kept = [(step, float(value)) for step, value in sorted(found.items()) if math.isfinite(value)]
     return kept[:: -(-len(kept) // MAX_POINTS) or 1]

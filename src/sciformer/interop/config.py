@@ -39,7 +39,7 @@ class Config:
         self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS_KEYS.split())
 
     def error(self, message: str, hint: str = "") -> UserError:
-        """Error with the path of the file."""
+        """A `UserError` with the path of the configuration file."""
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
@@ -67,7 +67,7 @@ class Config:
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
-        """Refuse all values except `allowed`; an absent key and null are accepted."""
+        """Refuse a value of `key` that is not in `allowed`; an absent key and null are accepted."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
@@ -81,7 +81,7 @@ class Config:
         return names[value]
 
     def done(self) -> None:
-        """Refuse unread keys, except with the value null, false or empty."""
+        """Refuse keys that nobody has read, except with the value null, false or empty."""
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:

@@ -43,7 +43,7 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Function for `Exporter.accepts`: tests for a single stream of this token class."""
+    """Make a test for `Exporter.accepts`: a single stream of tokens of this class."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 

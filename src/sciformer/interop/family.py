@@ -44,7 +44,7 @@ PLAIN_NEEDS: Needs = {
 
 @dataclass
 class Written:
-    """Exported model: configuration, weights and notes."""
+    """Model in the format of another library: configuration, weights and notes."""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -69,7 +69,7 @@ class SizeKeys:
     default_dropout: float = 0.1
 
     def read(self, config: Config) -> dict[str, Any]:
-        """Convert the size keys to keys of the recipe section `model`."""
+        """Convert size keys of a configuration to keys of the recipe section `model`."""
         dim = config.size(self.dim)
         hidden = config.size(self.hidden, self.default_mlp_ratio * dim if self.default_mlp_ratio else ABSENT)
         found = {

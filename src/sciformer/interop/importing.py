@@ -59,7 +59,7 @@ class Imported:
 
 
 def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Changes) -> Recipe:
-    """Recipe of an imported model; keys with the value None are omitted."""
+    """Recipe of an imported model; keys whose value is None are left out."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
     return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
@@ -141,7 +141,7 @@ def _unknown_weights(source: Path) -> UserError:
     """Error for a file of weights that no importer recognises."""
     names = list_names(sorted(read_weights(source))) or "none"
     hint = "`sciformer import --help` lists the supported models."
-    message = f"the weights of {source} are of no supported model; their names are {names}"
+    message = f"the weights of {source} do not belong to a supported model; their names are {names}"
     return UserError(message, hint=hint, file=source)
 
 
@@ -157,7 +157,7 @@ def _missing(source: Path) -> UserError:
 
 
 def refuse_type(config: Config) -> NoReturn:
-    """Refuse a configuration by its `model_type`, and list the supported types."""
+    """Refuse the `model_type` of a configuration, and list the supported types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
     raise config.error(f"`model_type` in {config.where} is {kind!r}, but must be one of {known}")

@@ -20,7 +20,7 @@ POOL_NAMES = {"mean": "mean", "cls": "first"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read the JSON object of a file."""
+    """Read the JSON object in a file."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -76,7 +76,7 @@ def is_weights_file(path: Path) -> bool:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights of one file, by its suffix."""
+    """Read the weights in a file; its suffix tells the format."""
     if not path.is_file():
         found = "is a folder, not a file of weights" if path.exists() else "does not exist"
         raise UserError(f"{path} {found}", file=path)
@@ -90,7 +90,7 @@ def read_safe(path: Path) -> dict[str, Tensor]:
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
-    """Read the weights of a PyTorch file, without running code from it."""
+    """Read the weights in a PyTorch file, without running code from the file."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle can raise any exception
@@ -110,7 +110,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
 
 
 def read_pooling(folder: Path, notes: list[str]) -> str:
-    """Value of `model.pool` for the pooling of a sentence-transformers folder, or ""."""
+    """Value of `model.pool` that matches a sentence-transformers folder, or ""."""
     path = folder / "modules.json"
     if not path.is_file():
         return ""

@@ -44,7 +44,7 @@ class WeightMap:
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
-        """Convert weights of the other library; remove them from `theirs`."""
+        """Convert weights of the other library, and remove them from `theirs`."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
@@ -57,7 +57,7 @@ class WeightMap:
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert a weight of Sciformer to weights of the other library, by name."""
+        """Convert the weight `ours` of Sciformer to weights of the other library, by name."""
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))

@@ -77,12 +77,12 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
 
 
 def numbers(*outputs: Floats) -> bool:
-    """Whether all model outputs are finite."""
+    """Whether all values of the model outputs are finite."""
     return all(bool(np.isfinite(output).all()) for output in outputs)
 
 
 def demand_numbers(what: str, output: Floats) -> None:
-    """Refuse non-finite model outputs, for results without a nan.
+    """Refuse non-finite model outputs if a result cannot be nan.
 
     what   the result, for the error: `the ROC curve`
     """

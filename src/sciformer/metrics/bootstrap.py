@@ -43,7 +43,7 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of the metrics without enough samples in their classes.
+    """Names of the metrics that lack samples in their classes.
 
     Such a metric needs `class_samples` samples in at least two classes.
     """

@@ -32,7 +32,7 @@ class Roc(NamedTuple):
 
 @metric("higher", CLASSES, "share of samples with the correct class")
 def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Share of samples with the correct predicted class: Σ w [argmax p = label] / Σ w."""
+    """Fraction of samples whose predicted class is correct: Σ w [argmax p = label] / Σ w."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN
@@ -121,7 +121,7 @@ class ClassScores(NamedTuple):
 
 
 def class_scores(probabilities: ArrayLike, label: ArrayLike) -> ClassScores | None:
-    """Precision, recall, F1, support of each class; None for non-finite probabilities."""
+    """Precision, recall, F1 and number of samples per class; None for non-finite probabilities."""
     p, truth = classes(probabilities, label)
     if not numbers(p):
         return None

@@ -59,7 +59,7 @@ def crossing(
     rounding = 1e-12 * max(abs(level), float(np.abs(output).max()))
 
     def crossing_of(times: Floats) -> float:
-        """Position of the crossing, with `times` (n,) copies of each sample."""
+        """Position of the crossing if sample i counts `times[i]` times."""
         sums = (np.bincount(index, weights=w, minlength=len(places)) for w in (times, times * excess))
         count, total = (one.astype(np.float64) for one in sums)
         total[np.abs(total) <= rounding * count] = 0.0

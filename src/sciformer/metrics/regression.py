@@ -75,7 +75,7 @@ def _inside(low: ArrayLike, high: ArrayLike, target: ArrayLike) -> float:
 
 
 def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tuple[Floats, Floats]:
-    """Differences mean − target, and the weight of each entry."""
+    """Differences mean − target, and the weight of each difference."""
     predicted = floats("mean", mean)
     error = predicted - finite_floats("target", target, predicted.shape)
     w = weights(weight, len(error)).reshape(-1, *[1] * (error.ndim - 1))

@@ -40,7 +40,7 @@ def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
 
 @metric("higher", ("correct", "count"), "share of correct tokens")
 def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
-    """Share of correct tokens, Σ correct / Σ count; nan if no token was counted."""
+    """Fraction of correct tokens, Σ correct / Σ count; nan if no token was counted."""
     rights, counts = _sums("correct", correct, count)
     if (rights < 0).any() or (rights > counts).any():
         message = "`correct` must be from 0 to `count`, but a sample has a value outside this range"
@@ -60,7 +60,7 @@ def _sums(name: str, values: ArrayLike, count: ArrayLike) -> tuple[Floats, Float
 
 
 class Span(NamedTuple):
-    """Entity: words from `start` to `stop` - 1, and the type."""
+    """Entity: its first word, the index after its last word, and its type."""
 
     start: int
     stop: int
@@ -68,7 +68,7 @@ class Span(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Counts of predicted, true and exactly matched entities of a type."""
+    """Numbers of predicted, true and exactly matched entities of a type."""
 
     predicted: int
     true: int
@@ -97,13 +97,13 @@ def marks_entity(tag: str) -> bool:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Position (B, I, E, S or O) and type of an entity."""
+    """Split a tag into position (B, I, E, S or O) and type of the entity."""
     letter, _, kind = tag.partition("-")
     return (OUTSIDE, "") if letter == OUTSIDE else (POSITIONS.get(letter, letter), kind)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """Entities in the tags of one sample, in order."""
+    """Entities that the tags of a sample mark, in order."""
     found: list[Span] = []
     start, before, old = 0, OUTSIDE, ""
     for place, tag in enumerate([*tags, OUTSIDE]):
@@ -179,7 +179,7 @@ def chrf(translation: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def signature(tokenize: str = "13a") -> str:
-    """Signature of sacreBLEU, with its version and options."""
+    """Signature of sacreBLEU, which states its version and options."""
     metric = _bleu(tokenize)
     metric.corpus_score(["a"], [["a"]])
     return str(metric.get_signature())

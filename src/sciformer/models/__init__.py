@@ -1,1 +1,1 @@
-"""Models from `nn` parts: encoder, decoder, encoder-decoder, masked autoencoder."""
+"""Models made of `nn` parts: encoder, decoder, encoder-decoder, masked autoencoder."""

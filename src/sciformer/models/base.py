@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Model keys of every trunk; the keys of the chosen trunk are added."""
+    """Model keys that every trunk has; the keys of the chosen trunk are added."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
@@ -31,11 +31,11 @@ class TrunkChoice(TrunkOptions):
 
 
 class StreamOptions(TrunkChoice):
-    """Model keys of a single stream, for example `model.source.trunk`."""
+    """Model keys for a single stream, such as `model.source.trunk`."""
 
     @model_serializer
     def given(self) -> dict[str, Any]:
-        """Keys set for this stream; all other keys come from the model."""
+        """Keys that the recipe sets for this stream; other keys come from the model."""
         return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
 
@@ -82,7 +82,7 @@ class Model(TrunkChoice, Section):
         raise NotImplementedError
 
     def make_trunk(self, tokens: Tokens, causal: bool = False, leading: int = 0) -> nn.Module:
-        """Build the trunk for these tokens and `leading` extra tokens before them."""
+        """Build the trunk for tokens, with `leading` extra tokens before them."""
         if causal and not self.can_be_causal:
             found = f"`model.trunk: {self.trunk}` cannot be causal"
             message = f"`model.kind: {self.kind}` needs a causal trunk, but {found}"
@@ -90,7 +90,7 @@ class Model(TrunkChoice, Section):
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
     def token_form(self, tokens: Tokens, leading: int = 0) -> TokenForm:
-        """Width and positions of the tokens, as input of the trunk."""
+        """Width of the tokens and axes of their positions, to build the trunk."""
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
@@ -102,7 +102,7 @@ class Model(TrunkChoice, Section):
 
 @cache
 def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions]], ...]) -> type[Any]:
-    """Model class with keys for each of these streams."""
+    """Make a model class with its own keys for each of these streams."""
     fields: dict[str, Any] = {name: (one, Field(description=f"Keys of the stream {name}.")) for name, one in streams}
     made: type[Model] = create_model(cls.__name__, __base__=cls, **fields)
     made.streams = tuple(fields)
@@ -110,7 +110,7 @@ def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions
 
 
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
-    """Tokens of the only stream; error if there are several streams."""
+    """Tokens of the only stream; refuse several streams."""
     if len(tokens) != 1:
         found = f"the recipe has {len(tokens)}: {', '.join(tokens)}"
         raise UserError(f"`model.kind: {section.kind}` takes one stream of tokens, but {found}", key="tokens")

@@ -31,7 +31,7 @@ class EncoderDecoder(Model):
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Options of the recurrent decoder, if the chosen trunk is recurrent."""
+        """Options of the recurrent decoder if the trunk is recurrent; else none."""
         return (RecurrentDecoderOptions,) if issubclass(chosen, RecurrentOptions) else ()
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:

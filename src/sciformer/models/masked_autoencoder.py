@@ -128,7 +128,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         """Share of hidden tokens if this share is the same for every sample, else None."""
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
-        """Run embedding and trunk over the visible tokens."""
+        """Run the embedding and the trunk over the visible tokens only."""
         if "hidden" not in view.columns:
             return super().encode(view, watch)
         seen = self.select_visible(view)

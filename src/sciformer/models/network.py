@@ -1,4 +1,4 @@
-"""Network: embedding, trunk, heads and readout, shared by the models."""
+"""Network: embedding, trunk, heads and readout, which all models share."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Network(nn.Module):
         return self.entrance(view)
 
     def run(self, x: Tensor, view: StreamView, watch: Watch | None = None, **more: Any) -> Tensor:
-        """Run the trunk over embedded tokens, with their coordinates and pair bias."""
+        """Run the trunk over embedded tokens, with the coordinates and pair bias from `view`."""
         bias = self.entrance.pair_bias(view)
         if bias is not None:
             more["bias"] = bias
@@ -126,5 +126,5 @@ class Network(nn.Module):
 
 
 def parameters(module: nn.Module) -> int:
-    """Number of trainable parameters; tied parameters count once."""
+    """Number of trainable parameters; a tied parameter counts once."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

@@ -12,7 +12,7 @@ LEVELS = 1 << 16
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout: set a share p of the elements to zero, divide the rest by 1 - p."""
+    """Dropout: set a fraction p of the elements to zero, divide the other elements by 1 - p."""
     if p == 0 or x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p)
     return x * keep(x.shape, p, x.dtype)

@@ -11,7 +11,7 @@ from torch._compile import _disable_dynamo
 
 
 class _GatherRows(torch.autograd.Function):
-    """All-gather of rows; the backward pass sums the gradients over ranks."""
+    """All-gather of rows, whose backward pass sums the gradients over ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
@@ -30,7 +30,7 @@ class _GatherRows(torch.autograd.Function):
 
 
 def own_rows(sizes: list[int]) -> slice:
-    """Slice of this rank's rows among the rows of all ranks."""
+    """Slice of the rows of this rank among the gathered rows of all ranks."""
     rank = dist.get_rank()
     return slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
 

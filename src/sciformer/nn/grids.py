@@ -1,4 +1,4 @@
-"""Token grids: scatter tokens to rows and columns, and gather them back."""
+"""Token grids: put tokens into rows and columns, and back into a sequence."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Grid:
         return cls((int(rows), int(columns)), n, valid, cell)
 
     def lay(self, x: Tensor) -> Tensor:
-        """Scatter tokens (B, N, D) to the grid (B, rows, columns, D)."""
+        """Put tokens (B, N, D) into the grid (B, rows, columns, D)."""
         x = zero_padding(x, self.valid)  # padded tokens share one extra cell
         if self.index is None:
             return x.unflatten(1, self.shape)

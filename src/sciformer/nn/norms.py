@@ -131,7 +131,7 @@ def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[T
 
 
 def batch_norms(module: nn.Module, still: Iterable[nn.Module] = ()) -> list[BatchNorm]:
-    """All batch norms of a module, except in the frozen parts `still`."""
+    """All batch norms of a module, except those in the frozen modules `still`."""
     fixed = {part for one in still for part in one.modules()}
     return [part for part in module.modules() if isinstance(part, BatchNorm) and part not in fixed]
 

@@ -56,7 +56,7 @@ class PositionOptions(Options):
 
     @property
     def turns_values(self) -> bool:
-        """Whether values are rotated like queries and keys."""
+        """Whether values are rotated too, like queries and keys."""
         return False
 
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
@@ -97,7 +97,7 @@ class TrunkOptions(Options):
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
-        """Build the trunk; with cross-attention, `memory_dim` is the width of the memory."""
+        """Build the trunk; with cross-attention, `memory_dim` is the width of the encoder's output."""
         raise NotImplementedError
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> nn.Module:
@@ -126,7 +126,7 @@ class PoolingOptions(Options):
     """Whether the pooling has weights (default: no). An objective without pooling would not train these weights."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
-        """Build the pooling for tokens of width `dim` from this trunk."""
+        """Build the pooling of tokens of width `dim`; some poolings use options of the trunk."""
         raise NotImplementedError
 
 

@@ -114,11 +114,11 @@ class ClassToken(nn.Module):
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
-        """Prepend the class token to tokens, mask and coordinates; see `prepended`."""
+        """Put the class token in front of tokens, mask and coordinates; see `prepended`."""
         return prepended(self.token, x, valid, at)
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        """Class token (B, D) of the trunk's output for tokens from `prepend`."""
+        """Class token (B, D), taken from the output of the trunk."""
         check_layout(x, valid)
         if isinstance(valid, Ragged):
             return x[valid.ends - valid.lengths]
@@ -154,7 +154,7 @@ def prepended(
 
 
 def dropped(x: Tensor, valid: Valid = None) -> Tensor:
-    """Remove the first token of each sequence, the inverse of `prepended`."""
+    """Remove the first token of each sequence; the inverse of `prepended`."""
     if not isinstance(valid, Ragged):
         return x[:, 1:]
     own = valid.longer(-1)

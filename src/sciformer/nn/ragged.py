@@ -75,11 +75,11 @@ class Ragged:
 
     @property
     def valid(self) -> Tensor:
-        """Mask (B, N) of the padded layout."""
+        """Mask (B, N) of the real tokens in the padded layout."""
         return torch.arange(self.longest, device=self.lengths.device) < self.lengths[:, None]
 
     def longer(self, count: int = 1) -> Ragged:
-        """Layout after `count` tokens are added to each sequence."""
+        """Layout of the same sequences, each with `count` more tokens."""
         longest = None if self._longest is None else self._longest + count
         return Ragged(self.lengths + count, self.total + count * len(self), longest)
 

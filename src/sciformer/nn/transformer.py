@@ -173,7 +173,7 @@ class Transformer(nn.Module):
         return x if ragged is None else x[0]
 
     def _packed_place(self, ragged: Ragged, device: torch.device) -> Tensor:
-        """Default coordinates of packed tokens: 0, 1, 2, ... in each sequence."""
+        """Default coordinates of packed tokens: 0, 1, 2, ... within each sequence."""
         places = self.position.place(ragged.longest, 0, device)
         if not len(places):
             return places.new_zeros(ragged.total, *places.shape[1:])

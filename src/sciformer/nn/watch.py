@@ -26,7 +26,7 @@ class Watch:
         self.prefix = ""
 
     def at(self, name: str) -> Watch:
-        """Watch with the same record; adds the prefix `name` to the names it stores."""
+        """Watch with the same record, which adds the prefix `name` to all names that it stores."""
         below = Watch(self.wants_attention, self.wants_hidden)
         below.attention, below.hidden, below.kernels = self.attention, self.hidden, self.kernels
         below.prefix = self._full(name)
@@ -51,5 +51,5 @@ class Watch:
 
 
 def inner_watch(watch: Watch | None, name: str) -> Watch | None:
-    """Return `watch.at(name)`, or None without a watch."""
+    """Watch for the inner module `name`: `watch.at(name)`, or None without a watch."""
     return None if watch is None else watch.at(name)

@@ -94,7 +94,7 @@ class Objective(Section):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns of the table needed for training and evaluation, besides the tokens."""
+        """Columns of the table that training and evaluation need, besides the tokens."""
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     stream: str = ""
@@ -112,31 +112,31 @@ class Objective(Section):
         return stream_name(streams, self.stream)
 
     def chosen(self) -> list[str]:
-        """Metric names."""
+        """Names of the metrics to compute."""
         for name in self.metrics:
             one_of("objective.metrics", name, METRICS)
         return self.metrics or list(self.standard)
 
     @property
     def measured(self) -> list[str]:
-        """Scores for the selection of the best model, besides the loss."""
+        """Names of scores that can select the best model, besides the loss."""
         return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """Sample columns needed by the loss."""
+        """Names of the sample columns that the loss needs."""
         return (ANSWER,)
 
     def fit(self, train: Dataset) -> None:
         """Learn classes or scales from the training data."""
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """Calibration factors of the predicted uncertainties, to be added to the state."""
+        """Fit calibration factors for the predicted uncertainties, to be added to the state."""
         message = f"the model cannot be calibrated: `objective.kind: {self.kind}` predicts no uncertainties"
         raise UserError(message, hint="Calibration needs objective.kind: classify or regress.", key="objective.kind")
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Scores optimised by `calibrate`, by name."""
+        """Scores that `calibrate` improves, by name."""
         return {}
 
     @property
@@ -153,25 +153,25 @@ class Objective(Section):
         return batch
 
     def count(self, batch: Batch) -> float:
-        """Divisor of the summed loss."""
+        """Number that the summed loss is divided by."""
         return float(len(batch))
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """Output layers on the pooled vector."""
+        """Output layers that read the pooled vector."""
         return {}
 
     @property
     def answers(self) -> list[str]:
-        """Output names of the heads; fine-tuning reuses heads with equal names."""
+        """Names of the outputs of the heads; fine-tuning reuses heads whose names are equal."""
         return []
 
     @property
     def head_kind(self) -> str:
-        """Kind of the objective with these heads (default: its own kind)."""
+        """Kind of objective that defines the heads (default: this kind)."""
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and outputs per sample for the metrics if `outputs` is true."""
+        """Summed loss; if `outputs` is true, also outputs per sample for the metrics."""
         raise NotImplementedError
 
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
@@ -208,7 +208,7 @@ class Objective(Section):
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
-        """Outputs of whole samples, after the windows are merged (default: unchanged)."""
+        """Outputs of whole samples, made after the windows are merged (default: unchanged)."""
         return outputs
 
     def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
@@ -228,26 +228,26 @@ class Objective(Section):
         return {}
 
     def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Outputs of an exported graph (default: the outputs of `predict`)."""
+        """Outputs of the exported graph (default: the outputs of `predict`)."""
         return self.predict(model, inputs)
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Predictions with one entry per sample; the truth is not needed."""
+        """Predictions with an entry for each sample; the true values are not needed."""
         self.check_predicts()
         raise NotImplementedError
 
     @property
     def predicts(self) -> bool:
-        """Whether there are predictions for single samples."""
+        """Whether the objective predicts something for each sample."""
         return type(self).predict is not Objective.predict
 
     @property
     def usage(self) -> str:
-        """Command to use a trained model."""
+        """Command line that uses a trained model."""
         return "sciformer predict RUN FILES" if self.predicts else "sciformer embed RUN FILES"
 
     def check_predicts(self) -> None:
-        """Refuse `predict` if there are no predictions for single samples."""
+        """Refuse the command `predict` if the objective predicts nothing for each sample."""
         if not self.predicts:
             message = f"`predict` cannot be used: `objective.kind: {self.kind}` makes no predictions for single samples"
             raise UserError(message, hint=f"Use `{self.usage}`.", key="objective.kind")
@@ -257,12 +257,12 @@ class Objective(Section):
         return {}
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """Metrics of all outputs together."""
+        """Metrics over the outputs of all samples."""
         inputs = self.score_inputs(outputs)
         return {name: float(METRICS[name](inputs)) for name in self.chosen()}
 
     def score_inputs(self, outputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Arrays for the metrics (default: the outputs)."""
+        """Arrays that the metrics read (default: the outputs)."""
         return outputs
 
     def score_intervals(self, outputs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
@@ -276,15 +276,15 @@ class Objective(Section):
         return name not in METRICS or METRICS[name].better == "lower"
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Score names for a one-line summary of a model (default: all scores)."""
+        """Names of the scores in the one-line summary of a model (default: all scores)."""
         return list(names)
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
-        """Figures of the report for scores specific to this objective."""
+        """Groups of scores that the report plots together."""
         return []
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
-        """Report figures for the scores of this objective: caption -> drawing function."""
+        """Figures that the report shows for the outputs: caption -> drawing function."""
         return {}
 
     def summarises_by_median(self, name: str) -> bool:
@@ -297,7 +297,7 @@ class Objective(Section):
 
 
 def check_classes(column: str, noun: str, names: Collection[Any]) -> None:
-    """Refuse fewer than two classes or tags, or more than `MAX_CLASSES`."""
+    """Refuse fewer than two classes or tags, and more than `MAX_CLASSES`."""
     count, key = len(names), "objective.label"
     if count < 2:
         found = "".join(map(str, names))
@@ -314,7 +314,7 @@ def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tenso
 
 
 def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None) -> UserError:
-    """Error for evaluation data without the column of true values."""
+    """Error: evaluation data have no column with the true values."""
     there = f"; the columns are {', '.join(columns)}" if columns else ""
     return UserError(
         f"column `{name}` with the true values is missing, so the model cannot be evaluated{there}",
@@ -324,7 +324,7 @@ def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None
 
 
 class Step(nn.Module):
-    """Model and objective as one module, for compilation and several devices."""
+    """Model and objective as a single module, for compilation and several devices."""
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()

@@ -165,11 +165,11 @@ class Classify(Objective):
         return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Log loss with sample weights, without class weights and label smoothing."""
+        """Log loss with sample weights, but without class weights and label smoothing."""
         return {"log_loss": log_loss(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Scores of the summary line, without the balanced accuracy."""
+        """Names of the scores in the one-line summary: all except the balanced accuracy."""
         return [name for name in names if name != "balanced_accuracy"]
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> dict[str, Rows]:
@@ -186,7 +186,7 @@ class Classify(Objective):
         return loss.sum(), {**found, "loss": loss} if outputs else {}
 
     def loss_and_outputs(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
-        """Loss (B,) of logits (B, classes), and outputs for the metrics."""
+        """Loss (B,) of the logits (B, classes), and outputs that the metrics read."""
         label = required_sample_column(inputs, ANSWER, self.label)
         loss = self._loss(logits, label)
         if PARTNER in inputs.samples:

@@ -55,7 +55,7 @@ class Denoise(Objective):
 
     @property
     def classification(self) -> Classify | None:
-        """Objective for the label, or None without a label."""
+        """Objective `classify` for the label; None without a label."""
         if not self.label:
             return None
         options = {name: getattr(self, name) for name in ("label", "hidden", "dropout", "balance", "stream")}
@@ -69,7 +69,7 @@ class Denoise(Objective):
 
     @property
     def classes(self) -> list[str]:
-        """Class names; empty without a label."""
+        """Names of the classes; empty without a label."""
         return [] if self.classification is None else self.classification.classes
 
     @property
@@ -77,7 +77,7 @@ class Denoise(Objective):
         return [self.target, *self.classes]
 
     def chosen(self) -> list[str]:
-        """Metric names; with metrics of classification if there is a label."""
+        """Names of the metrics; with a label, they include metrics of classification."""
         if self.metrics or not self.label:
             return super().chosen()
         two = ["efficiency_1"] if len(self.state.get("class", {}).get("classes", ())) == 2 else []
@@ -195,7 +195,7 @@ class Denoise(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Mean over the windows of a sample; for series, point by point."""
+        """Merge the windows of each sample by their mean; for series, point by point."""
         if values.dtype != object:
             return super().merge(values, which, count)
         merged = np.empty(count, object)
@@ -210,5 +210,5 @@ class Denoise(Objective):
 
 
 def _sums(part: Tensor, view: StreamView) -> Tensor:
-    """Sums (B,) over all values of each sample."""
+    """Sums (B,) over all values of a sample."""
     return view.pad(part).flatten(1).sum(1)

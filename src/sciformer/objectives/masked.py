@@ -116,7 +116,7 @@ class Masked(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Loss of the masked tokens; the readout skips all other tokens."""
+        """Summed loss of the masked tokens; the readout skips all other tokens."""
         view, places = inputs.view(self.stream), inputs.samples[PLACES]
         readout, hidden = stream_part(model.readout, view.name), model.tokens(model.encode(view))
         total = hidden.shape[:-1].numel()
@@ -138,7 +138,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """Index (T,) of the first token of each token's word.
+    """For each token: index (T,) of the first token of its word.
 
     A token without a word gets its own index.
     """

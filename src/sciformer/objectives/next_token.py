@@ -40,7 +40,7 @@ class NextToken(Objective):
         return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Summed loss, and the outputs of `ask_tokens`."""
+        """Summed loss of the next tokens, and outputs (see `ask_tokens`)."""
         view = inputs.view(self.stream)
         return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
@@ -76,12 +76,12 @@ def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
 
 
 def tokens_agree(one: Columns, target: Columns) -> Tensor:
-    """Mask (n,): True where all columns of a token equal the target."""
+    """Mask (n,) that is True where all columns of a token equal the target."""
     return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Shift tokens by one: columns «target ...» have the next token."""
+    """Shift tokens by one: columns named «target ...» hold the next token."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
         raise UserError(f"the tokens lack the column `{missing[0]}`; they have the columns {', '.join(stream.columns)}")

@@ -110,7 +110,7 @@ class Regress(Objective):
         return self.targets
 
     def chosen(self) -> list[str]:
-        """Metric names; for quantiles, only coverages of intervals of predicted levels."""
+        """Names of the metrics; with quantiles, only coverages of intervals that are predicted."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
         had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._interval_quantile(share) is not None]
@@ -172,7 +172,7 @@ class Regress(Objective):
         return loss.sum(), {**self._answers(value), "loss": loss} if outputs else {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Standardised means, deviations and quantiles (`units` restores the data units)."""
+        """Standardised means, deviations and quantiles; `units` converts them to the units of the data."""
         return self._answers(self._value(model, inputs))
 
     def _answers(self, value: Gaussian | Tensor) -> Outputs:

@@ -24,7 +24,7 @@ PART = "part"  # column with the number of the text that a token belongs to
 
 
 class Seq2Seq(Objective):
-    """Base class of translation objectives: options of generation and of its scores."""
+    """Base class of translation objectives, with the options of generation and of its scores."""
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""
@@ -115,7 +115,7 @@ class Translate(Seq2Seq, NextToken):
         return ask_tokens(model.readout, hidden, view, outputs, self.smoothing)
 
     def _r_drop_loss(self, model: Any, inputs: ModelInputs) -> Tensor:
-        """Loss of R-Drop; each sample is twice in the batch, with different dropout."""
+        """Loss of R-Drop: each sample is in the batch twice, with different dropout."""
         source, target = (_doubled(inputs.streams[name]) for name in (SOURCE, TARGET))
         hidden = model.translate(source, target)
         loss, _ = ask_tokens(model.readout, hidden, target, False, self.smoothing)

@@ -53,7 +53,7 @@ class Tag(Objective):
         return (self.label,)
 
     def chosen(self) -> list[str]:
-        """Metric names; metrics of entities only if the tags mark entities."""
+        """Names of the metrics; metrics of entities only if the tags mark entities."""
         if not self.metrics and self.state and not self.spans:
             return ["token_accuracy"]
         return super().chosen()
@@ -70,12 +70,12 @@ class Tag(Objective):
 
     @property
     def spans(self) -> bool:
-        """Whether the tags mark entities: `O`, or position and type (`B-place`)."""
+        """Whether the tags mark entities: each tag is `O`, or position and type (`B-place`)."""
         return all(map(marks_entity, self.answers))
 
     @property
     def transitions(self) -> Transitions | None:
-        """Valid sequences of tags; None if all sequences are allowed."""
+        """Rules for valid sequences of tags; None if all sequences are allowed."""
         if not (self.constrained and self.spans and self.state.get("begins_with_b", self._every_type_begins)):
             return None
         return find_transitions(self.answers)
@@ -148,7 +148,7 @@ class Tag(Objective):
         return {**found, "scores": scores.amax(-1, keepdim=True), "tag": scores.argmax(-1)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Scores and tag numbers as lists, one entry per word; NaN outside of this window."""
+        """Scores and tag numbers as lists with an entry per word; NaN for words outside of the window."""
         found = dict(outputs)
         items = found.pop("item").astype(np.int64)
         for name in ("scores", "tag"):
@@ -159,7 +159,7 @@ class Tag(Objective):
         return found
 
     def merge(self, values: Array, which: Array, count: int) -> Array:
-        """Sum the counts and join the lists of windows."""
+        """Merge the windows of each sample: sum counts, concatenate lists."""
         if values.dtype != object:
             return super().merge(values, which, count) * np.bincount(which)
         merged = np.empty(count, object)

@@ -19,7 +19,7 @@ PREDICTED = {"truth": "truth", "tag": "tags", "probability": "probability"}  # c
 
 
 def word_rows(predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
-    """Columns of lists: words, lines, true and predicted tags, probabilities."""
+    """Columns of lists with words, lines, true and predicted tags, and probabilities."""
     listed, single = _divide(predictions)
     word = _word_column(listed)
     columns = {**({"word": word} if word else {}), **PREDICTED}

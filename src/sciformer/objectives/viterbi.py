@@ -30,7 +30,7 @@ class Transitions(NamedTuple):
     last: Array
 
     def allow(self, path: Array) -> bool:
-        """Whether a sequence of tag numbers (N,) is valid."""
+        """Whether a sequence of tags, given as numbers (N,), is valid."""
         return not len(path) or bool(
             self.first[path[0]] and self.last[path[-1]] and self.next[path[:-1], path[1:]].all()
         )

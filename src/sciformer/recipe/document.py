@@ -53,12 +53,12 @@ class Document:
     """Keys of mappings with the tag !replace, which are not merged with the base."""
 
     def where(self, keys: Keys) -> Place:
-        """Place of a key, or of the nearest key around it."""
+        """Place of a key in its file; of the nearest key around it if the key is absent."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.whole)
 
     def error(self, keys: Keys, message: str, hint: str = "") -> UserError:
-        """Error about a key, with its place."""
+        """`UserError` about a key, with the place of the key."""
         return self.where(keys).error(message, keys, hint)
 
 
@@ -220,7 +220,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
 
 
 def _find_code_keys(document: Document) -> list[UserError]:
-    """Errors for forbidden keys: names of code to import."""
+    """Errors about forbidden keys, which name code to import."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

@@ -1,7 +1,7 @@
-"""Recipes for samples in memory that come without one, for `sciformer.sklearn`.
+"""Choice of a recipe for samples in memory, if the user names none (for `sciformer.sklearn`).
 
-A field offers functions `choose(samples, purpose)` in its manifest (`estimators`). The first that knows the samples
-gives a recipe and the columns that its reader expects.
+The manifest of a field lists functions `choose(samples, purpose)` under `estimators`. The first function that can use
+the samples returns a recipe, and the columns that its reader expects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Purpose = Literal["classify", "regress", "embed"]
 
 @dataclass(frozen=True)
 class Starter:
-    """Recipe for samples of one form.
+    """Recipe chosen for samples, and the columns that it reads.
 
     recipe    name of a shipped recipe
     changes   values of its keys for these samples
@@ -31,7 +31,7 @@ class Starter:
 
 
 def choose_recipe(samples: Any, purpose: Purpose) -> Starter:
-    """Recipe for samples in memory: arrays of numbers, images or texts."""
+    """Choose a recipe for samples in memory: arrays of numbers, images or texts."""
     for choose in extensions("estimators"):
         found: Starter | None = choose(samples, purpose)
         if found is not None:

@@ -78,7 +78,7 @@ def fields() -> dict[str, Field]:
 
 @cache
 def _library_fields() -> dict[str, Field]:
-    """Fields below `domains/` whose required fields (`uses`) exist."""
+    """Fields below `domains/` for which all fields in `uses` exist."""
     package = importlib.import_module(DOMAINS_PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
     found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS_PACKAGE}.{name}").FIELD for name in names}
@@ -94,19 +94,19 @@ def package_of(field: str) -> str:
 
 
 def places(point: str) -> dict[str, str]:
-    """Import paths `module:attribute` of all fields at an extension point, by name."""
+    """Import paths `module:attribute` that all fields give for an extension point, by name."""
     found = [(home, *named) for home, one in fields().items() for named in getattr(one, point).items()]
     return {name: f"{package_of(home)}{place}" for home, name, place in found}
 
 
 def load(place: str) -> Any:
-    """Import the object at an absolute path `module:attribute`."""
+    """Import the object at `module:attribute`."""
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """Extensions without names, of all fields: importers, exporters, estimators, report sections."""
+    """Objects that fields register without names: importers, exporters, estimators, report sections."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

@@ -60,7 +60,7 @@ class Given(Mapping[str, Any]):
         return {part: found for part in parts if (found := self.listed(f"data.{key_of(part)}"))}
 
     def parts(self, file_names: Sequence[str]) -> dict[str, list[str]]:
-        """Files of each part, from the given keys and from `file_names`."""
+        """Files of each part, from the keys that the user has set and from `file_names`."""
         own = self.files()
         told = set(chain(*own.values()))
         rest = {split_tag(name)[1]: name for name in file_names if name not in told}
@@ -80,7 +80,7 @@ class Given(Mapping[str, Any]):
     # Sections
 
     def section(self, cls: Any, guessed: Mapping[str, Any], **fixed: Any) -> Any:
-        """Build a section; precedence: fixed keys, then given keys, then guessed keys."""
+        """Build a section; fixed keys replace given keys, and given keys replace guessed keys."""
         name = cls.section
         given = {key: value for key, value in self.source.values.get(name, {}).items() if key not in fixed}
         self.check_kind(name, guessed["kind"])
@@ -97,7 +97,7 @@ class Given(Mapping[str, Any]):
         return found.model_copy(update=fixed)
 
     def check_kind(self, section: str, kind: str) -> None:
-        """Refuse the user's `kind` of a section if the files need another kind."""
+        """Refuse a `kind` of a section that the user has set, if the files need another kind."""
         key = f"{section}.kind"
         if (given := self.get(key, kind)) not in names(section):
             find(section, given)  # refuses an unknown kind
@@ -108,7 +108,7 @@ class Given(Mapping[str, Any]):
     # Recipe
 
     def complete(self, found: Sequence[Found]) -> dict[str, Any]:
-        """Recipe values by dotted key: given values, and guesses consistent with them."""
+        """Values by dotted key: values that the user has set, and guesses that are consistent with them."""
         values = {one.key: one.value for one in self._compatible(found) if one.value is not None}
         if not self.changes:
             Recipe.from_dict(values)

@@ -66,7 +66,7 @@ def part_fields(parts: Mapping[str, list[str]]) -> dict[str, Any]:
 
 
 def files(parts: Mapping[str, list[str]], skip_bad_files: bool = False) -> list[Found]:
-    """Recipe keys for the files of each part."""
+    """Recipe keys that name the files of each part."""
     given, skip = part_fields(parts), "skip" if skip_bad_files else None
     return [
         Found("data.files", given["files"], "relative to the folder in which you train"),
@@ -87,7 +87,7 @@ def open_readable(section: Any) -> tuple[Splits, bool]:
 
 
 def check_count(count: int, unit: str, notes: Sequence[str] = ()) -> int:
-    """Refuse too few samples to train on."""
+    """Refuse data with too few samples to train on."""
     if count < MIN_SAMPLES:
         hint = " ".join(["Add more files.", *notes[:4]])
         raise UserError(f"training needs at least {MIN_SAMPLES} {unit}, but the files have {count}", hint=hint)
@@ -120,7 +120,7 @@ def split(
 
 
 def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
-    """Fraction of the samples for each part without its own files."""
+    """Fraction of the samples for each part that has no files of its own."""
     shares = {"valid": 0.1, "test": 0.1 if count >= MIN_TEST_SAMPLES else 0.0}
     return {part: share for part, share in shares.items() if part not in parts}
 
@@ -129,7 +129,7 @@ def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
 
 
 def list_counts(column: Array) -> str:
-    """Classes of a column with their numbers of samples."""
+    """Names of the classes in a column, with their numbers of samples."""
     return list_names(f"{name} ({count:,})" for name, count in zip(*np.unique(column, return_counts=True)))
 
 
@@ -142,7 +142,7 @@ def rare_classes(column: Array, unit: str) -> list[str]:
 
 
 def is_discrete(column: Array | Lists) -> bool:
-    """Whether a column has one text or one whole number per sample."""
+    """Whether each sample of a column is a text or a whole number."""
     if isinstance(column, Lists) or column.ndim != 1:
         return False
     if column.dtype.kind == "f":
@@ -151,7 +151,7 @@ def is_discrete(column: Array | Lists) -> bool:
 
 
 class Question(NamedTuple):
-    """Objective of a recipe: kind, column of the target, keys, notes."""
+    """Guessed objective: kind, column of the target, keys, notes."""
 
     kind: str
     column: str
@@ -182,19 +182,19 @@ def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked
 
 
 def classify(label: str, why: str) -> Question:
-    """Objective `classify`, with the classes in a column."""
+    """Objective `classify` for the classes in a column."""
     found = [Found("objective.kind", "classify", why), Found("objective.label", label, "column of the class")]
     return Question("classify", label, found)
 
 
 def regress(target: str, why: str) -> Question:
-    """Objective `regress`, with the values in a column."""
+    """Objective `regress` for the values in a column."""
     targets = Found("objective.targets", [target], "columns to predict, one or several")
     return Question("regress", target, [Found("objective.kind", "regress", why), targets])
 
 
 def masked(unit: str, share: float) -> Question:
-    """Objective `masked`: prediction of masked tokens."""
+    """Objective `masked`, which predicts masked tokens."""
     why = f"masked {unit} are predicted: no labels needed"
     share_found = Found("objective.mask_ratio", share, f"fraction of {unit} that are masked")
     return Question("masked", "", [Found("objective.kind", "masked", why), share_found])
@@ -204,12 +204,12 @@ def masked(unit: str, share: float) -> Question:
 
 
 def at_count(table: Mapping[int, Any], count: int) -> Any:
-    """Look up a count in a table {smallest count: entry}."""
+    """Entry for a count in a table {smallest count: entry}."""
     return table[max(least for least in table if least <= count)]
 
 
 def model(count: int, unit: str, sizes: Sizes, dropout: float | None = 0.1) -> list[Found]:
-    """Recipe keys for the model size, by the number of samples."""
+    """Recipe keys of the model size, chosen by the number of samples."""
     dim, depth, heads = at_count(sizes, count)
     return [
         Found("model.dim", dim, f"for {count:,} {unit}"),
@@ -240,7 +240,7 @@ def training(
 
 
 def schedule(steps: int) -> list[Found]:
-    """Recipe keys for warmup and evaluations, by the number of steps."""
+    """Recipe keys of warmup and evaluation, chosen by the number of steps."""
     every = max(10, -(-steps // 20))
     return [
         Found("train.warmup", max(1, steps // 10), "a tenth of the steps"),

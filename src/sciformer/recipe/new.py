@@ -78,7 +78,7 @@ def new(
 
 
 def _expand_folders(files: Sequence[str]) -> list[str]:
-    """Replace folders by globs of their files; several folders are classes, CLASS:GLOB."""
+    """Replace folders by globs of their files; several folders are classes (CLASS:GLOB)."""
     names = [one for file in files for one in _matching_folders(file)]
     folders = [Path(name).expanduser() for name in names]
     classes = _class_names(folders) if all(folder.is_dir() for folder in folders) else {}
@@ -113,7 +113,7 @@ def _matching_folders(file: str) -> list[str]:
 
 
 def _class_names(folders: Sequence[Path]) -> dict[Path, str]:
-    """Class of each folder; {} for parts, and for names that differ only in digits (sector1, sector2)."""
+    """Class of each folder; {} if folders are parts, or their names differ only in digits (sector1, sector2)."""
     names = [folder.resolve().name for folder in folders]
     other = any(part_of(name) or NO_CLASS.search(name) for name in names)
     if other or len({re.sub(r"\d+", "", name) for name in names}) < 2:
@@ -133,7 +133,7 @@ def _expand_glob(name: str) -> list[str]:
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
-    """Recipe name from the first file, or from its folder."""
+    """Name of the recipe, from its first file or the folder of this file."""
     folder = Path(split_tag(str(files[0]))[1]).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

@@ -40,7 +40,7 @@ BOUND_WORDS = {
 
 
 class Option(NamedTuple):
-    """Key of a section with type, default (`...` if required) and help."""
+    """Key of a section: type, default (`...` if required) and help."""
 
     key: str
     type: str
@@ -119,7 +119,7 @@ def parse_typed(value: Any, annotation: Any) -> Any:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """Members of a union annotation, without their bounds."""
+    """Types in a union annotation, without their bounds."""
     if get_origin(annotation) is Annotated:
         return alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -143,18 +143,18 @@ def annotation_inside(annotation: Any, key: str | int) -> Any:
 
 
 def field_at(annotation: Any, key: str | int) -> FieldInfo | None:
-    """Field of a key of a section, or None."""
+    """Field of a section for a key; None if the key does not exist."""
     fields = (leaf.model_fields.get(key) for leaf in alternatives(annotation) if is_section(leaf))
     return next((info for info in fields if info), None)
 
 
 def keys_of(annotation: Any) -> list[str]:
-    """All keys of a section."""
+    """All keys that a section has."""
     return [key for leaf in alternatives(annotation) if is_section(leaf) for key in leaf.model_fields]
 
 
 def describe_type(annotation: Any, several: bool = False) -> str:
-    """Describe an annotation in words: `a whole number, at least 1`."""
+    """Describe an annotation in words, such as `a whole number, at least 1`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         bounds = [text for item in arguments[1:] for text in _describe_bounds(item)]
@@ -198,7 +198,7 @@ def describe_mismatch(annotation: Any, value: Any) -> tuple[str, str]:
 
 
 def format_value(value: Any) -> str:
-    """Format a value like YAML, truncated if it is long."""
+    """Format a value as in YAML, truncated if it is long."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):
@@ -211,7 +211,7 @@ def format_value(value: Any) -> str:
 
 
 def is_section(annotation: Any) -> bool:
-    """Whether an annotation is a class with its own keys."""
+    """Whether an annotation is a class that has its own keys."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 

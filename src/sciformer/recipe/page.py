@@ -55,7 +55,7 @@ class Page:
 
     @property
     def findings(self) -> list[str]:
-        """Notes, the role of each column, and the columns without a role."""
+        """Notes, the role of each column, and columns that have no role."""
         return [*self.notes, *describe_columns(self.roles, self.unused)]
 
     def write(self, path: Path, kind: str, given: Given) -> None:

@@ -30,7 +30,7 @@ MANIFEST_HINT = "Write FIELD = Field(...) there; `from sciformer.recipe.field im
 
 @dataclass(frozen=True)
 class Plugin:
-    """An imported file or folder: name, path and hash."""
+    """Imported file or folder: name, path and hash."""
 
     name: str
     path: Path
@@ -127,7 +127,7 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
 
 
 class _Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Importer of the modules of a plugin, from their hashed bytes."""
+    """Importer of the modules of a plugin, from the bytes that were hashed."""
 
     def __init__(self, package: str, path: Path, code: Mapping[str, bytes]) -> None:
         self.package = package
@@ -192,7 +192,7 @@ def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse a plugin without registered names, or with names of another plugin."""
+    """Refuse a plugin that registers nothing, or a name of another plugin."""
     new = [
         (section, name)
         for section, classes in registry.REGISTERED.items()

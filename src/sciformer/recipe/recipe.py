@@ -67,7 +67,7 @@ class Recipe:
         where: str = "in changes",
         name: str = "in Python",
     ) -> Recipe:
-        """Build a recipe from nested dicts."""
+        """Build a recipe from nested mappings."""
         return _validate(_over_base(document.from_mapping(mapping, name), Path(), ()), changes, where)
 
     def change(self, changes: Mapping[str, Any] | None = None, /, where: str = "in changes", **more: Any) -> Recipe:
@@ -78,7 +78,7 @@ class Recipe:
         return replace(_validate(self.source, {**(changes or {}), **more}, where), tables=self.tables)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Copy with values from `below` for all keys not set in this recipe.
+        """Copy that takes the values of `below` for all keys that this recipe does not set.
 
         label   origin of the values in error messages
         """
@@ -102,11 +102,11 @@ class Recipe:
 
     @property
     def streams(self) -> dict[str, Any]:
-        """Token sections by stream; a single stream is called `tokens`."""
+        """Sections of tokens, by stream; a single stream has the name `tokens`."""
         return self.tokens if isinstance(self.tokens, dict) else {"tokens": self.tokens}
 
     def to_dict(self) -> dict[str, Any]:
-        """All values, with defaults, as nested dicts."""
+        """All values, including defaults, as nested mappings."""
         return {section: _dump_section(getattr(self, section)) for section in SECTIONS}
 
     def _repr_html_(self) -> str:
@@ -149,7 +149,7 @@ def recipes() -> list[str]:
 
 
 def describe(name: str | Path) -> About:
-    """Section `about:` of a recipe, without validating the other sections."""
+    """Section `about:` of a recipe; the other sections are not validated."""
     source = _with_bases(name)
     problems: list[UserError] = []
     about = section_of(source, ("about",), {("about",): About}, problems)
@@ -164,7 +164,7 @@ def describe(name: str | Path) -> About:
 def _with_bases(
     name: str | Path, folder: Path = Path(), place: Place | None = None, chain: tuple[str, ...] = ()
 ) -> Document:
-    """Document of a recipe name or path, merged with its bases."""
+    """Document of a recipe, given by name or path, merged with its bases."""
     try:
         file, label = _find_file(name, folder, place)
     except OSError as error:
@@ -200,7 +200,7 @@ def _not_found_error(place: Place | None, message: str, hint: str = "", file: st
 
 
 def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
-    """File of a recipe name or path, and its name in messages."""
+    """File of a recipe given by name or path, and its name for messages."""
     shipped = _shipped_files()
     if isinstance(name, str) and name in shipped:
         return shipped[name], name

@@ -118,7 +118,7 @@ class Options(BaseModel):
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Further classes of options for a section in which `chosen` is selected."""
+        """Classes of further options that a section has if `chosen` is selected."""
         return ()
 
 
@@ -144,25 +144,25 @@ class Section(Options):
 
     @classmethod
     def model_validate(cls, obj: Any, **more: Any) -> Self:
-        """Validate a mapping, with the options selected by its values."""
+        """Validate a mapping, including the options that its values select."""
         chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
         made: Any = super(Section, chosen).model_validate(obj, **more)
         return cast(Self, made)
 
     def model_post_init(self, context: Any) -> None:
-        """Give the instance an empty state."""
+        """Give the section an empty state."""
         object.__setattr__(self, "state", {})
 
     state: ClassVar[dict[str, Any]]
 
     def fresh(self) -> Self:
-        """Copy of the section with an empty state."""
+        """Copy of the section without its fitted state."""
         twin = self.model_copy()
         object.__setattr__(twin, "state", {})
         return twin
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state from a copy of `state`."""
+        """Restore the fitted state from a copy of `state`."""
         object.__setattr__(self, "state", Stored(copy.deepcopy(dict(state))))
 
     @classmethod
@@ -224,7 +224,7 @@ def built_in(point: str) -> dict[str, str]:
 
 
 def added(point: str) -> dict[str, Any]:
-    """Objects registered by plugins, by name."""
+    """Objects that plugins have registered, by name."""
     own = REGISTERED[point]
     return {**own, **REGISTERED["simulation"]} if point == "data" else own
 
@@ -251,12 +251,12 @@ def register(point: str, name: str) -> Callable[[Registered], Registered]:
 
 
 def is_own(point: str, name: str) -> bool:
-    """Whether a name was added by a plugin."""
+    """Whether a plugin has added the name."""
     return name in REGISTERED[point] or any(name in getattr(one, point) for _, one in PLUGIN_FIELDS.values())
 
 
 def names(point: str) -> list[str]:
-    """All names at an extension point."""
+    """All names that an extension point has."""
     return sorted({**built_in(point), **added(point)})
 
 

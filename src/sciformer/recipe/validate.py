@@ -31,7 +31,7 @@ class UnknownKeyError(UserError):
 
 
 class About(BaseModel):
-    """Section `about:`: description of a recipe; it does not change a run."""
+    """Section `about:`, which describes a recipe; it does not change a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
@@ -165,7 +165,7 @@ def _present_keys(values: Any, location: Collection[str | int], missing: bool) -
 
 
 def value_at(values: Any, keys: Keys, default: Any = None) -> Any:
-    """Value at nested keys, or the default."""
+    """Value at nested keys; the default if a key is missing."""
     for key in keys:
         listed = isinstance(values, list) and isinstance(key, int) and key < len(values)
         if not listed and not (isinstance(values, dict) and key in values):
@@ -225,7 +225,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """Names whose options have this key, for each choice (`kind`, `trunk`, ...)."""
+    """For each choice (`kind`, `trunk`, ...): names whose options have this key."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

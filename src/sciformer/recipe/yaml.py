@@ -38,7 +38,7 @@ VALUE_TAGS = (PLAIN_TAG, f"{TAG_PREFIX}int", f"{TAG_PREFIX}float")
 
 
 def dotted_key(keys: Keys) -> str:
-    """Keys in dotted form: `data.files item 2`."""
+    """Write nested keys in dotted form: `data.files item 2`."""
     text = ""
     for key in keys:
         text += f" item {key + 1}" if isinstance(key, int) else f".{key}" if text else key
@@ -64,7 +64,7 @@ class Place:
         return replace(self, line=line)
 
     def error(self, message: str, keys: Keys = (), hint: str = "") -> UserError:
-        """Error at this place, with key (without list indices), file and line."""
+        """`UserError` at this place, with file, line and key (without list indices)."""
         end = next((number for number, key in enumerate(keys) if isinstance(key, int)), len(keys))
         key = dotted_key(keys[:end]) or None
         return UserError(f"{self}: {message}", hint=hint, key=key, file=self.file, line=self.line)
@@ -109,7 +109,7 @@ class Loader(*_BASES):  # type: ignore[misc]
         _BASES[-1].__init__(self, text)
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node, with limits on anchors and nesting."""
+        """Compose a node; refuse too many anchors and too deep nesting."""
         event = self.peek_event()
         self.named += getattr(event, "anchor", None) is not None
         self.depth += 1
@@ -152,7 +152,7 @@ class Tree:
         self.size = 0
 
     def build(self, node: yaml.Node, keys: Keys) -> Any:
-        """Value of a node and its children."""
+        """Convert a node and its children to a value."""
         self.size += 1 + (len(node.value) // 50 if isinstance(node, yaml.ScalarNode) else 0)
         if self.size > MAX_NODES or len(keys) > MAX_DEPTH:
             raise _refusal("the aliases (*) expand to too many values", node.start_mark)

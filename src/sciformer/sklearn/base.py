@@ -1,4 +1,4 @@
-"""Base class of the estimators: parameters, the run, and tables from X."""
+"""Base class of the estimators: parameters, run, and tables made from X."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ..recipe import Recipe
 from ..recipe.estimator import Purpose, Starter, choose_recipe
 from ..run import Run, train
 
-MIN_VALIDATION_SAMPLES = 40  # fewer samples are all used for training
+MIN_VALIDATION_SAMPLES, MIN_CLASS_SAMPLES = 40, 5  # with fewer samples, all are used for training
 NOT_PICKLED = ("checkpoints", "report.html", "metrics.jsonl", "lock")  # parts of a run folder
 
 
 class Transformer(BaseEstimator):
-    """Base class: parameters, the run, and tables from X.
+    """Base class of the estimators: parameters, run, and tables made from X.
 
     recipe         name or path of a recipe, or a `Recipe` (default: a small model for the form of X)
     changes        values of recipe keys, such as {"model.heads": 8} (default: none)
@@ -39,11 +39,12 @@ class Transformer(BaseEstimator):
     learning_rate  largest learning rate (default: as in the recipe)
     dim            width of the model (default: as in the recipe)
     depth          number of blocks (default: as in the recipe)
-    validation     share of the samples that chooses the best model (default: 0.1; none below 40 samples)
+    validation     share of the samples held out to choose the best model (default: 0.1; none below 40 samples in
+                   all, or 5 samples in a class)
     random_state   seed of weights, order and validation samples (default: 0)
     run            run folder (default: a temporary folder, removed with the estimator)
     warm_start     resume an interrupted training in `run`, instead of starting anew (default: False)
-    accept_drift   predict samples on another scale than the training, with a warning (default: True)
+    accept_drift   predict samples whose scale differs from the training data, with a warning (default: True)
     show           show the progress (default: False)
     """
 
@@ -78,11 +79,17 @@ class Transformer(BaseEstimator):
         self.accept_drift = accept_drift
         self.show = show
 
-    def _train(self, samples: Any, more: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
-        """Train on the columns of X and `more` columns."""
+    def _train(
+        self, samples: Any, more: Mapping[str, Any], changes: Mapping[str, Any], smallest: int = 1 << 62
+    ) -> None:
+        """Train on the columns of X and the further columns `more`.
+
+        smallest  number of samples of the rarest class
+        """
         starter = self._starter(samples)
         table = {**starter.columns(samples), **more}
         count = count_rows(table)
+        holds_out = count >= MIN_VALIDATION_SAMPLES and smallest >= MIN_CLASS_SAMPLES
         seed = self._seed()
         values = {
             "train.steps": self.steps,
@@ -100,7 +107,7 @@ class Transformer(BaseEstimator):
                 **{key: value for key, value in values.items() if value is not None},
                 "train.seed": seed,
                 "data.split.seed": seed,
-                "data.split.valid": self.validation if count >= MIN_VALIDATION_SAMPLES else 0.0,
+                "data.split.valid": self.validation if holds_out else 0.0,
                 "data.split.test": 0.0,
             }
         )
@@ -115,7 +122,7 @@ class Transformer(BaseEstimator):
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _starter(self, samples: Any) -> Starter:
-        """Recipe and columns for the form of X; a table for a given recipe keeps its columns."""
+        """Recipe for X and the columns that it reads; with a given recipe, a table keeps its columns."""
         if self.recipe is not None and not isinstance(samples, np.ndarray):
             return Starter("", {}, columns_of_table)
         return choose_recipe(samples, self.purpose)
@@ -133,7 +140,7 @@ class Transformer(BaseEstimator):
         return found
 
     def _validated(self, samples: Any, fitting: bool = False) -> Any:
-        """Arrays of numbers, checked by scikit-learn; texts and other tables as they are."""
+        """Let scikit-learn check arrays of numbers; return texts and other tables unchanged."""
         self._check_samples(samples)
         if _is_table(samples) and not count_rows(samples):
             raise UserError("X has no rows", key="X")
@@ -145,7 +152,7 @@ class Transformer(BaseEstimator):
         return validate_data(self, samples, reset=fitting, dtype="numeric", allow_nd=True, ensure_min_samples=least)
 
     def _checked(self, y: Any) -> Any:
-        """The column y, without missing values."""
+        """Return y as a column of shape (n,); refuse missing values."""
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -174,7 +181,7 @@ class Transformer(BaseEstimator):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """State with the files of the model, so that a pickle is complete."""
+        """State for a pickle, which includes the files of the model."""
         state = {key: one for key, one in super().__getstate__().items() if key not in ("run_", "_removal")}
         if hasattr(self, "run_"):
             root = self.run_.path
@@ -204,7 +211,7 @@ def check_every_row(table: Mapping[str, Any], count: int) -> None:
     """Check that there is an answer for each row of X, as scikit-learn expects."""
     rows = count_rows(table)
     if count != rows:
-        hint = "Each row must be a sample: observations of an object are lists in one row. Select samples before."
+        hint = "Give a row for each sample (observations as lists), and remove data.select from the recipe."
         raise UserError(f"X has {rows} rows, but the recipe makes {count} samples of them", hint=hint, key="X")
 
 
@@ -221,14 +228,14 @@ def count_rows(samples: Any) -> int:
 
 
 def _is_table(samples: Any) -> bool:
-    """Whether samples have columns with names: a frame, a mapping, an awkward array, or a list of mappings."""
+    """Whether samples have named columns: a frame, a mapping, an awkward array, or a list of mappings."""
     if isinstance(samples, list | tuple):
         return bool(samples) and (isinstance(samples[0], Mapping) or hasattr(samples[0], "fields"))
     return has_own_type(samples) or isinstance(samples, Mapping) or hasattr(samples, "fields")
 
 
 def _has_only_numbers(table: Any) -> bool:
-    """Whether every column of a frame has one number for each sample, so that the frame is an array."""
+    """Whether each column of a frame has a number for each sample, so that it can become an array."""
     if isinstance(table, Mapping | list | tuple) or not hasattr(table, "iloc"):
         return False
     columns = MemoryFile(table).columns.values() if len(table) else ()
@@ -243,7 +250,7 @@ def _is_texts(samples: Any) -> bool:
 
 @contextmanager
 def notes_as_warnings() -> Iterator[None]:
-    """Show notes on data unlike the training data as warnings at the caller."""
+    """Context manager: show notes on unfamiliar data as warnings in the caller's code."""
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         yield

@@ -19,11 +19,10 @@ LABEL, TARGET, WEIGHT = "label", "value_to_predict", "sample_weight"  # names of
 
 
 class TransformerClassifier(ClassifierMixin, Transformer):
-    """Transformer that predicts classes.
+    """Classifier: a transformer that predicts classes.
 
     classes_   sorted classes of y
     run_       the trained `Run`: `run_.report()`, `run_.model`
-
     """
 
     purpose = "classify"
@@ -47,12 +46,14 @@ class TransformerClassifier(ClassifierMixin, Transformer):
             if not more[WEIGHT].any():
                 raise UserError("sample_weight has only zeros", key="sample_weight")
             changes["objective.weight"] = WEIGHT
-        self._train(samples, more, changes)
+        self._train(samples, more, changes, smallest=int(np.bincount(codes).min()))
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities (n, classes), in the order of `classes_`."""
-        return self._class_columns(X, "probabilities")
+        found = self._predict(X)["probabilities"].astype(np.float64)
+        places = [self.run_.classes.index(name) for name in self._names]
+        return found[:, places] / found.sum(1, keepdims=True)
 
     def predict(self, X: Any) -> Any:
         """Most probable class of each sample."""
@@ -63,18 +64,9 @@ class TransformerClassifier(ClassifierMixin, Transformer):
         """Logarithm of the probabilities (n, classes)."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
-    def _class_columns(self, samples: Any, name: str) -> Any:
-        """Probabilities of all classes; 0 for a class that only the validation samples had."""
-        found = self._predict(samples)[name].astype(np.float64)
-        places = {name: i for i, name in enumerate(self.run_.classes)}
-        known = [i for i, name in enumerate(self._names) if name in places]
-        made = np.zeros((len(found), len(self._names)))
-        made[:, known] = found[:, [places[self._names[i]] for i in known]]
-        return made / made.sum(1, keepdims=True)
-
 
 class TransformerRegressor(RegressorMixin, Transformer):
-    """Transformer that predicts a number, with its uncertainty.
+    """Regressor: a transformer that predicts a number and its uncertainty.
 
     run_   the trained `Run`: `run_.report()`, `run_.model`
     """
@@ -97,7 +89,7 @@ class TransformerRegressor(RegressorMixin, Transformer):
 
 
 class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transformer):
-    """Transformer that turns samples into vectors, trained without labels.
+    """Embedder: a transformer, trained without labels, that converts samples to vectors.
 
     The default recipes hide a part of each sample and predict it from the rest. Any other recipe works too, also the
     folder of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
@@ -138,6 +130,6 @@ def _check_lengths(samples: Any, y: Any) -> None:
 
 
 def _distinct_names(classes: Any) -> list[str]:
-    """Names of the classes, as strings; numbered if two classes have the same string."""
+    """Names of the classes as strings; numbered if two classes have the same string."""
     names = [str(one) for one in classes.tolist()]
     return names if len(set(names)) == len(names) else [f"{i} {name}" for i, name in enumerate(names)]

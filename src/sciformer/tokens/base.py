@@ -64,17 +64,17 @@ class Tokens(Section):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Required columns of the table (default: `source_columns`)."""
+        """Columns that the table must have (default: `source_columns`)."""
         return tuple(self.source_columns)
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Further columns, read if the data have them."""
+        """Further columns that are read if the data have them."""
         return ()
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists; their negative entries are invalid and become no tokens."""
+        """Columns of lists in which a negative entry is invalid and becomes no token."""
         return ()
 
     @property
@@ -104,7 +104,7 @@ class Tokens(Section):
         return DataFindings()
 
     def absolute_paths(self) -> Self:
-        """This section with absolute file names (default: unchanged)."""
+        """Copy of the section with absolute file names (default: unchanged)."""
         return self
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Tokens(Section):
 
     @property
     def axes(self) -> int:
-        """Number of coordinates of a token in its column `at` (default: 1)."""
+        """Number of coordinates that each token has in the column `at` (default: 1)."""
         return 1
 
     @property
@@ -137,7 +137,7 @@ class Tokens(Section):
 
     @property
     def distance_unit(self) -> str:
-        """Unit of distances, for axis labels."""
+        """Unit of the distances between tokens, for axis labels."""
         return ""
 
     # Embedding

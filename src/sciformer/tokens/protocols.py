@@ -36,7 +36,7 @@ Mask = Callable[[Stream, float], Array]
 
 
 class Ability(Tokens):
-    """Base class of the optional protocols of tokens."""
+    """Base class of the protocols that a kind of tokens may implement."""
 
     meaning: ClassVar[str] = ""
     """End of the phrase `tokens that ...` in error messages."""
@@ -63,12 +63,12 @@ def prefix_length(tokens: Tokens) -> int:
 
 
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
-    """Whether a kind overrides a default method of a protocol, e.g. `Augmentable.mix`."""
+    """Whether a kind overrides a default method of a protocol, such as `Augmentable.mix`."""
     return getattr(type(tokens), method.__name__) is not method
 
 
 class Pairwise(Ability):
-    """Tokens with features of pairs (distance, bonds), for an attention bias."""
+    """Tokens with pair features, such as distances or bonds, for an attention bias."""
 
     meaning: ClassVar[str] = "have features of pairs"
 
@@ -81,7 +81,7 @@ class Pairwise(Ability):
 
 
 class Readout(nn.Module):
-    """Output layer from hidden vectors to tokens, and its loss."""
+    """Output layer that predicts tokens from hidden vectors, and its loss."""
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """Negative log-likelihood (n,) of tokens, given hidden vectors (n, D)."""
@@ -104,7 +104,7 @@ class Readout(nn.Module):
 
 
 class Maskable(Ability):
-    """Maskable tokens: hidden by objectives, predicted by a readout."""
+    """Maskable tokens, which objectives hide and a readout predicts."""
 
     meaning: ClassVar[str] = "can be hidden and predicted"
     hides: ClassVar[tuple[str, ...]] = ()
@@ -119,7 +119,7 @@ class Maskable(Ability):
 
     @abstractmethod
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """Readout from hidden vectors to the columns of `hides`."""
+        """Make the readout that predicts the columns of `hides` from hidden vectors."""
 
     def maskable(self, stream: Stream) -> Array | None:
         """Mask (T,) of the tokens for an objective to hide; None (default) means all."""
@@ -167,7 +167,7 @@ def mask_last(stream: Stream, share: float) -> Array:
 
 
 class Windowed(Ability):
-    """Tokens on a line or grid, with long samples cut into windows."""
+    """Tokens on a line or grid; long samples are cut into windows."""
 
     meaning: ClassVar[str] = "can be cut into windows"
 
@@ -243,7 +243,7 @@ class Windowed(Ability):
         return Windows(size, stride, "even" if even else rule, self.prefix_tokens)
 
     def sample_shapes(self, stream: Stream) -> Array:
-        """Sizes (B, A) of whole samples along each axis; tokens are in row-major order."""
+        """Sizes (B, A) of uncut samples along each axis; their tokens are in row-major order."""
         return np.maximum(0, stream.lengths - self.prefix_tokens)[:, None]
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
@@ -259,7 +259,7 @@ class Windowed(Ability):
 
 
 class Augmentable(Ability):
-    """Tokens with support for augmentation and mixup of training samples."""
+    """Tokens whose training samples can be augmented and mixed."""
 
     meaning: ClassVar[str] = "can be augmented and mixed"
 
@@ -281,7 +281,7 @@ class Gridded(Ability):
     @property
     @abstractmethod
     def raster(self) -> tuple[int, ...]:
-        """Sides and channels of a patch, for trunks over the whole array."""
+        """Sides and number of channels of a patch, for trunks over the whole array."""
 
     @property
     def varies(self) -> bool:
@@ -312,17 +312,17 @@ class Preprocessing(nn.Module):
     """Sizes of these axes for tests of an exported graph. The sizes of the training data come first."""
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
-        """Random raw samples."""
+        """Random raw samples, with arrays of these sizes."""
         raise NotImplementedError
 
 
 class Exportable(Ability):
-    """Exportable tokens: programs without this library can make them from raw data."""
+    """Exportable tokens, which programs without this library can make from raw data."""
 
     meaning: ClassVar[str] = "describe their preprocessing for other programs"
 
     def example(self) -> Table | None:
-        """Table of a few random samples, or None."""
+        """Table of a few random samples; None if there is no example."""
         return None
 
     @overridable
@@ -331,7 +331,7 @@ class Exportable(Ability):
         return None
 
     def preprocessing(self) -> dict[str, Any]:
-        """Steps from raw data to the columns of the model, as JSON."""
+        """Describe the steps from raw data to the columns of the model, as JSON."""
         return {"kind": self.kind, "settings": self.model_dump(mode="json", exclude={"kind"}), "learned": self.state}
 
     def preprocessing_module(self) -> Preprocessing | None:
@@ -339,12 +339,12 @@ class Exportable(Ability):
         return None
 
     def export_files(self) -> dict[str, str]:
-        """Files to be stored with an exported model: name -> text."""
+        """Files that are stored with an exported model: name -> text."""
         return {}
 
 
 class Editable(Ability):
-    """Editable tokens: a single token can be dropped, moved or changed."""
+    """Editable tokens: a user can drop, move or change a single token."""
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
@@ -355,7 +355,7 @@ class Editable(Ability):
     """Names of the coordinates that `move` changes."""
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """Coordinates of a token, as arguments of `move`."""
+        """Coordinates of a token, in the form that `move` takes."""
         return tuple(np.atleast_1d(stream.columns[self.movable_column][token])) if self.movable_column else (token,)
 
     def drop(self, stream: Stream, token: int) -> Stream:
@@ -377,7 +377,7 @@ class Editable(Ability):
         return self.refresh(stream.with_columns(**{column: changed}))
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """Move a token to other `coordinates`."""
+        """Move a token to the position `coordinates`."""
         self.check_token(stream, token, *to)
         if self.movable_column:
             here = np.arange(int(stream.lengths[0])) == token
@@ -406,7 +406,7 @@ class Editable(Ability):
 
 
 class Textual(Windowed):
-    """Tokens with a vocabulary, encoded from text and decoded to text."""
+    """Tokens of text, with a vocabulary that encodes and decodes text."""
 
     meaning: ClassVar[str] = "are encoded from text and decoded to text"
 
@@ -421,7 +421,7 @@ class Textual(Windowed):
 
     @abstractmethod
     def decode(self, ids: Any) -> str:
-        """Text of ids; special tokens are left out."""
+        """Convert ids to text, without special tokens."""
 
     @property
     @abstractmethod
@@ -440,7 +440,7 @@ class Textual(Windowed):
     @property
     @abstractmethod
     def writable(self) -> Array:
-        """Mask (vocabulary,) of ids of text; False for special tokens."""
+        """Mask (vocabulary,) of the ids that stand for text, not for special tokens."""
 
     @property
     def end_id(self) -> int | None:
@@ -457,15 +457,15 @@ class Textual(Windowed):
 
     @overridable
     def lower(self) -> bool:
-        """Whether text is converted to lower case."""
+        """Whether the text is converted to lower case."""
         return False
 
     def has_marker(self, role: str) -> bool:
-        """Whether samples have the special token of this role (begin, end)."""
+        """Whether samples contain the special token of this role (begin or end)."""
         return True
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether `other` has the same settings, so that both can share one vocabulary."""
+        """Whether `other` has the same settings, so that both can share a vocabulary."""
         return False
 
 

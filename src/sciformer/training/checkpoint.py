@@ -171,7 +171,7 @@ def _size(files: Mapping[str, Mapping[str, Tensor]]) -> int:
 
 
 def _partial(final: Path, pid: int) -> Path:
-    """Temporary folder of a checkpoint, for the process `pid`."""
+    """Temporary folder in which the process `pid` writes a checkpoint."""
     return final.with_name(f".partial-{final.name}-{pid}")
 
 
@@ -189,7 +189,7 @@ def _discarded_on_error(final: Path, needed: int) -> Iterator[Path]:
 
 
 def _begin(partial: Path, text: str, needed: int) -> None:
-    """Make the temporary folder of a checkpoint and write state.json."""
+    """Make the temporary folder of a checkpoint, and write state.json into it."""
     folder = partial.parent
     folder.mkdir(parents=True, exist_ok=True)
     sync(folder.parent)
@@ -251,7 +251,7 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
 
 
 def steps(folder: Path) -> list[int]:
-    """Steps of all checkpoints, intact or damaged, in ascending order."""
+    """Steps of all checkpoints, including damaged checkpoints, in ascending order."""
     return sorted({step for step, _ in _find_checkpoints(folder)})
 
 
@@ -269,7 +269,7 @@ def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tidy(folder: Path) -> None:
-    """Clean up after killed processes: remove partial folders, finish renames."""
+    """Clean up after processes that were killed: remove partial folders, finish renames."""
     for path in list(folder.iterdir()):
         partial = PARTIAL_FOLDER.fullmatch(path.name)
         if partial and not is_alive(int(partial["pid"])):

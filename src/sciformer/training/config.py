@@ -27,7 +27,7 @@ NEUTRAL_KEYS = (
 
 
 class Train(Section):
-    """Section `train:` of a recipe: length, optimizer, evaluation, device."""
+    """Section `train:` of a recipe: length, optimizer, evaluation, device and more."""
 
     section = "train"
 

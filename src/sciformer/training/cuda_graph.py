@@ -83,7 +83,7 @@ class CudaGraphStep:
 
 
 class _Recording(NamedTuple):
-    """CUDA graph of one shape: input memory, replay function, output gradients."""
+    """CUDA graph for a single shape: input memory, replay function, output gradients."""
 
     place: Tensor
     replay: Callable[[], None]

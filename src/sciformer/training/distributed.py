@@ -75,7 +75,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, for printing and writing files."""
+        """Whether this is rank 0, which prints and writes files."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
@@ -87,7 +87,7 @@ class Ranks:
         return [float(value) for value in shared.tolist()]
 
     def gather(self, thing: Any) -> list[Any]:
-        """Gather an object from every rank, in the order of ranks."""
+        """Gather an object from each rank, in the order of the ranks."""
         if self.world == 1:
             return [thing]
         everything: list[Any] = [None] * self.world
@@ -206,7 +206,7 @@ def _leave() -> None:
 
 
 def patience() -> datetime.timedelta:
-    """Time limit for the response of a rank, from SCIFORMER_PATIENCE in seconds."""
+    """Maximum waiting time for a rank, from SCIFORMER_PATIENCE in seconds."""
     given = os.environ.get("SCIFORMER_PATIENCE", "")
     try:
         seconds = float(given or PATIENCE_SECONDS)
@@ -287,7 +287,7 @@ def find_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """Name of a GPU, or the number of threads of the CPU."""
+    """Name of the GPU, or the number of threads of the CPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

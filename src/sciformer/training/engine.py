@@ -39,7 +39,7 @@ WARN_ABOVE_SHAPES = 24  # batch shapes; the compiler takes half a minute for eac
 
 
 class Engine:
-    """Training of an assembly in a run folder: `Engine(...).run()`."""
+    """Training of an assembly in a run folder, started by `Engine(...).run()`."""
 
     def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, reporter: ProgressReporter) -> None:
         self.assembly, self.folder, self.ranks, self.reporter = assembly, folder, ranks, reporter
@@ -148,7 +148,7 @@ class Engine:
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Context manager: restore random state and matmul precision at the end."""
+        """Context manager: restore the random state and the matmul precision at its end."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -254,7 +254,7 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Evaluate the averaged weights (or else the weights); return part and scores."""
+        """Evaluate the averaged weights, or else the current weights; return part and scores."""
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -264,7 +264,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Data part for selecting the best model, and its number of samples (None: all)."""
+        """Part of the data that selects the best model, and its number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
@@ -296,7 +296,7 @@ class Engine:
         self.log(f"step {self.number}: {words}, although the data are finite{why}; this model is not kept")
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Exchange the weights of the model; return the old weights."""
+        """Replace the weights of the model; return the replaced weights."""
         model = self.step.model
         had = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         with torch.no_grad():
@@ -305,7 +305,7 @@ class Engine:
         return had
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether these scores are the best so far; ties are decided by the loss."""
+        """Whether these scores are the best so far; the loss decides between equal scores."""
         name, before = self.settings.best, self.best.get("scores")
         if not before or math.isnan(before[name]):
             return not before or not math.isnan(scores[name])
@@ -338,7 +338,7 @@ class Engine:
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
     def _resume_hint(self) -> str:
-        """Hint on resuming from the last evaluated checkpoint; empty if not needed."""
+        """Hint how to resume from the last evaluated checkpoint; empty if no hint is needed."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."
@@ -383,7 +383,7 @@ class Engine:
             checkpoint.save_shards(folder, self.number, own, state, self.ranks, keep=keep, also=self.sound)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """Shard of a carried tensor for this rank, on the device of the rank."""
+        """Shard that this rank holds of a carried tensor, on the device of the rank."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)
@@ -431,7 +431,7 @@ class Engine:
 
     @property
     def complete(self) -> bool:
-        """Whether the last step is done or the training stopped early."""
+        """Whether the last step is done, or the training was stopped early."""
         return self.number >= self.total or self.early
 
     def repair(self, accepted: bool) -> bool:
@@ -461,7 +461,7 @@ class Engine:
         return bool(outcome == "intact")
 
     def _rebuild(self, accepted: bool) -> str:
-        """Rebuild a damaged best model; return `intact`, `rebuilt` or `lost`."""
+        """Rebuild a damaged best model; return the outcome: `intact`, `rebuilt` or `lost`."""
         try:
             load_weights(self.folder.model)
             return "intact"
@@ -488,7 +488,7 @@ class Engine:
         raise UserError(message, hint=hint, file=fault.file)
 
     def average_checkpoints(self) -> None:
-        """Save the mean of the last `average_last` checkpoints as final model."""
+        """Save the mean of the last `average_last` checkpoints as the final model."""
         if not self.settings.average_last:
             return
         weights, used = mean_weights(self.folder.checkpoints, self.settings.average_last, self.log)

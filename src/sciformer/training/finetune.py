@@ -124,7 +124,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Refuse a recipe with another embedding or trunk; the error lists the keys."""
+        """Refuse a recipe with another embedding or trunk; the error lists the keys that differ."""
         ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
         body = [name for name in {**ours, **theirs} if not is_answer(name)]
         optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}
@@ -143,11 +143,11 @@ class Pretrained:
 
     @property
     def can_answer(self) -> bool:
-        """Whether the model can predict before training, because all heads were copied."""
+        """Whether all heads were copied, so that the model can predict before training."""
         return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
 
     def words(self) -> str:
-        """Sentence on the copied, new and unused tensors, for the log."""
+        """Sentence that lists copied, new and unused tensors, for the log."""
         about = self.about
         text = f"starting from {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
         text += "" if about["step"] is None else f", step {about['step']}"

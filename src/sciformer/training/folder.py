@@ -89,7 +89,7 @@ def remove(path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process with this id runs on this host, other than this process."""
+    """Whether another process with this id runs on this host."""
     if pid == os.getpid():
         return False
     if sys.platform == "win32":
@@ -117,7 +117,7 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 def are_scores(value: dict[str, Any]) -> bool:
-    """Whether all entries of scores.json used by this package have valid types."""
+    """Whether the entries of scores.json that this package uses have valid types."""
     parts, along = value.get("parts", {}), value.get("along") or {}
     if type(parts) is not dict or type(along) is not dict:
         return False
@@ -177,7 +177,7 @@ class Folder:
 
     @property
     def is_run(self) -> bool:
-        """Whether the folder is from a run, according to its manifest or its run.json."""
+        """Whether the folder belongs to a run, according to its manifest or its run.json."""
         return "files" in self.peek(MANIFEST) or "sciformer" in self.peek("run.json")
 
     @contextmanager
@@ -217,7 +217,7 @@ class Folder:
             raise UserError(message, hint="Use another --run.", file=self.path)
 
     def _remove_unused(self) -> None:
-        """Remove the locked folder if only `create` and `lock` have written files."""
+        """Remove the locked folder if it has no other files than those of `create` and `lock`."""
         if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
             with suppress(OSError):  # not empty: another process has just created its part again
                 self.checkpoints.rmdir()
@@ -300,7 +300,7 @@ class Folder:
         self.signature = text
 
     def owner(self) -> dict[str, Any] | None:
-        """Process with the lock of the folder, or None.
+        """Process that has locked the folder, or None.
 
         The keys are `pid`, `host`, `since` and the job, as far as they are known.
         """
@@ -374,7 +374,7 @@ class Folder:
         self.write("stopped.json", json.dumps({"step": step, **reason, **present_job(), "time": when}) + "\n")
 
     def forget_stop(self) -> None:
-        """Remove stopped.json."""
+        """Remove stopped.json, which records the stop of an earlier training."""
         with _as_user_error(f"stopped.json cannot be removed from {self.path}", self.path):
             (self.path / "stopped.json").unlink(missing_ok=True)
 
@@ -426,7 +426,7 @@ class Folder:
             file.write(line)
 
     def secure(self) -> None:
-        """Sync the log to disk."""
+        """Sync the log to disk, so that a power failure loses no record."""
         self._check_place()
         with _as_user_error(f"the log {self.log} cannot be written to the disk", self.log):
             if self.log.exists():
@@ -445,7 +445,7 @@ class Folder:
                 replace(self.log, kept)
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:
-        """Bytes and record of each line of the log."""
+        """Each line of the log: its bytes and its record."""
         with _as_user_error(f"the log {self.log} cannot be read", self.log):
             text = self.log.read_bytes() if self.log.exists() else b""
         lines = []
@@ -463,7 +463,7 @@ class Folder:
 
 
 def _parse_signature(text: bytes) -> dict[str, Any]:
-    """Contents of a lock file; empty if they are not valid."""
+    """Contents of a lock file; empty if the text is not valid."""
     try:
         signed = parse_object(text, ".lock")
         made = {"pid": int(signed["pid"]), "host": str(signed["host"]), "since": str(signed["since"])}

@@ -68,7 +68,7 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
 
 
 def is_answer(name: str) -> bool:
-    """Whether a parameter belongs to the heads, the pooling or the readout."""
+    """Whether a parameter belongs to the heads, to the pooling or to the readout."""
     return name.partition(".")[0] in ANSWER_PARTS
 
 

@@ -19,7 +19,7 @@ class ProgressReporter:
         self.bar: ProgressBar | None = None
 
     def begin(self, total: int, step: int) -> None:
-        """Start the progress bar at `step` of `total`."""
+        """Start the progress bar at step `step` of `total`."""
         self.bar = ProgressBar(total, "step", self.show, step, keep=True, console=self.console).__enter__()
 
     def step(self, number: int, record: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ class ProgressReporter:
 
 
 class Board:
-    """Curves for TensorBoard; without effect if TensorBoard is not installed."""
+    """Curves for TensorBoard; does nothing if TensorBoard is not installed."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.writer: Any = None

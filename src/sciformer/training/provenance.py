@@ -18,7 +18,7 @@ from .progress import ProgressReporter
 
 
 def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
-    """Metadata of a run: versions, device, data fingerprint, sizes."""
+    """Metadata of a run: versions, device, fingerprint of the data, sizes."""
     where = {"device": device_name(engine.ranks.device), "ranks": engine.ranks.world}
     length = {"batches": engine.order.batches, "steps": engine.total}
     return {**describe_model(assembly, engine.step), **where, "plugins": plugin.record_plugins(plugins), **length}

@@ -16,7 +16,7 @@ ECHO_SECONDS = 1.0
 
 
 class Stop:
-    """Stop flag: set by a signal handler, read by the training loop."""
+    """Flag that a signal handler sets and the training loop reads."""
 
     def __init__(self) -> None:
         self.signal: int = 0
@@ -33,7 +33,7 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:
-        """Install the signal handlers inside the context (only in the main thread)."""
+        """Context manager that installs the signal handlers (only in the main thread)."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return

@@ -42,7 +42,7 @@ class StepResult:
         self.values = AsyncTensors({"both": torch.stack([loss.float(), norm.float()])})
 
     def read(self) -> tuple[float, float]:
-        """Wait for the step; return its loss and gradient norm."""
+        """Wait until the step is done; return its loss and gradient norm."""
         loss, norm = self.values.read()["both"].tolist()
         return loss, norm
 
@@ -154,7 +154,7 @@ class OptimizerStep:
         self.last = None
 
     def _record_halves(self) -> None:
-        """Make the compiler record forward and backward pass as separate CUDA graphs."""
+        """Make the compiler record the forward and the backward pass as separate CUDA graphs."""
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class OptimizerStep:
         return runs + [np.arange(0)] * (wanted - len(runs))
 
     def _delay_sync(self, last: bool) -> Any:
-        """Context manager: sum gradients over ranks only for the last micro-batch."""
+        """Context manager: sum gradients over ranks only after the last micro-batch."""
         if self.sharded:
             self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
@@ -281,7 +281,7 @@ class OptimizerStep:
 
 
 def why_one_pass(step: Step) -> str:
-    """Reason against dividing a batch into micro-batches; empty if it is possible."""
+    """Reason why a batch cannot be divided into micro-batches; empty if it can."""
     objective = step.objective
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"

@@ -112,7 +112,7 @@ def _metadata(about: dict[str, Any]) -> dict[str, str]:
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
-    """Name of a dtype in safetensors files: `F32`, `BF16`."""
+    """Name that a dtype has in safetensors files, such as `F32` or `BF16`."""
     data = save({"x": torch.empty(0, dtype=dtype)})
     return str(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["x"]["dtype"])
 
@@ -184,7 +184,7 @@ def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor],
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 hash of the names, dtypes, shapes and values of weights."""
+    """SHA-256 hash of weights: of their names, dtypes, shapes and values."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name]

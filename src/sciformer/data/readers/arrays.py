@@ -53,7 +53,7 @@ class Arrays(TaggedFiles):
         return Splits(order_parts(parts | found), fingerprint_files(paths), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """All samples of the files, in memory."""
+        """Read all samples of the files into memory."""
         paths = find_files(files, "NumPy files")
         tables = [self._renamed(_columns_of(path), path) for path in paths]
         for table, path in zip(tables, paths):

@@ -103,7 +103,7 @@ class Formula:
         return f"Formula({self.text!r})"
 
     def of(self, table: Table) -> Array | Lists:
-        """Compute the formula for a table."""
+        """Evaluate the formula on the columns of a table."""
         for name in self.names:
             if name not in table:
                 message = f"the data have no column {name!r} ({self.places[name]})"
@@ -168,7 +168,7 @@ class Formula:
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
-        """Apply an operation elementwise; a number per sample is broadcast along its list."""
+        """Apply an operation elementwise; a number per sample applies to its whole list."""
         lengths = next((value.lengths for value in values if isinstance(value, Lists)), None)
         plain: list[Any] = values
         if lengths is not None:
@@ -223,7 +223,7 @@ class Formula:
         return found / np.where(filled, lengths, np.nan) if name == "mean" else found
 
     def _entry(self, value: Value, index: int, node: ast.expr) -> Array:
-        """Entry of each list at an index; negative indices count from the end."""
+        """Entry of each list at an index; a negative index counts from the end."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             if not -value.shape[1] <= index < value.shape[1]:
                 raise error_at(f"the index must be below {value.shape[1]}, not {index}", node, self.text)
@@ -276,7 +276,7 @@ FUNCTION_ALIASES |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", 
 
 
 def parsed(text: str) -> ast.expr:
-    """Parse a formula to a syntax tree, not yet checked."""
+    """Parse a formula to a syntax tree; `check` then checks the tree."""
     if not text:
         raise UserError("the formula is empty")
     if len(text) > MAX_CHARACTERS:
@@ -291,7 +291,7 @@ def parsed(text: str) -> ast.expr:
 
 
 def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
-    """Check all parts of a formula; yield its columns with their positions."""
+    """Check the syntax tree of a formula; yield the names of its columns, with their positions."""
     todo = [(tree, 0)]
     while todo:
         node, depth = todo.pop()
@@ -368,7 +368,7 @@ def function(node: ast.expr) -> str:
 
 
 def column_of(node: ast.AST) -> str | None:
-    """Column name of a node, `name` or `outer.inner`; None for other nodes."""
+    """Column that a node names, `name` or `outer.inner`; None for other nodes."""
     words: list[str] = []
     while isinstance(node, ast.Attribute) and not node.attr.startswith("_"):
         words.append(node.attr)
@@ -379,7 +379,7 @@ def column_of(node: ast.AST) -> str | None:
 
 
 def index_of(node: ast.Subscript) -> int | None:
-    """Index i of x[:, i]; None for other subscripts."""
+    """Index i if the node is a subscript x[:, i]; else None."""
     match node.slice:
         case ast.Tuple(elts=[ast.Slice(lower=None, upper=None, step=None), index]):
             match index:
@@ -396,5 +396,5 @@ def place(node: ast.AST, text: str) -> str:
 
 
 def error_at(message: str, node: ast.AST, text: str, hint: str = "") -> UserError:
-    """A `UserError` with the position in the formula."""
+    """A `UserError` with the position of the node in the formula."""
     return UserError(f"{message} ({place(node, text)})", hint=hint)

@@ -25,12 +25,12 @@ def sample_sequence(number: int, first: int, size: int, make: Callable[[int], Ta
 
 
 def chunk_rng(*key: int) -> np.random.Generator:
-    """Random generator of a chunk, from its integer key."""
+    """Random generator of a chunk, from the integers of its key."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
 
 
 def shuffled_rounds(rng: np.random.Generator, kinds: Sequence[int], size: int) -> Array:
-    """Class numbers (size,) in random order, each class once per round."""
+    """Class numbers (size,) in rounds; each round has all classes once, in random order."""
     made: Array = rng.permuted(np.tile(np.array(kinds), (-(-size // len(kinds)), 1)), axis=1).ravel()[:size]
     return made
 
@@ -42,7 +42,7 @@ def log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> Ar
 
 
 def class_numbers(what: str, names: Sequence[str], known: Sequence[str]) -> tuple[int, ...]:
-    """Indices of class names (default: all classes)."""
+    """Indices of the classes with these names (default: all classes)."""
     for name in names:
         one_of(f"a class of {what}", name, known, key="data.classes")
     if len(set(names)) < len(names):

@@ -48,26 +48,26 @@ class Simulation(Data):
     """Random seed of the samples (default: 0)."""
 
     def check(self) -> None:
-        """Check the combination of keys, before the simulation."""
+        """Refuse keys that cannot be combined, before the simulation starts."""
 
     def describe(self) -> str:
         """Options as a string for the fingerprint; the sizes of the parts are left out."""
         raise NotImplementedError
 
     def file_size(self) -> int:
-        """Number of samples in an output file."""
+        """Number of samples to write to a file."""
         return self.number
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Samples for a file with this suffix, in pieces."""
+        """Tables of samples, in pieces, to write to a file with this suffix."""
         raise NotImplementedError
 
     def file_reader(self) -> Data:
-        """Reader of files with the same kind of samples as the simulation."""
+        """Reader of files whose samples have the same columns as the simulation."""
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map the output file of each class to a section for this class only."""
+        """For each class: output file, and a section that simulates only this class."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -80,11 +80,11 @@ class Simulation(Data):
         return self.file_reader()
 
     def with_columns(self, columns: Mapping[str, str]) -> Any:
-        """Reader of files with renamed columns; the simulation if `columns` is empty."""
+        """Reader of files with renamed columns; the simulation itself if `columns` is empty."""
         return self.file_reader().with_columns(columns) if columns else self
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """Simulate the parts; `write` allows writing pieces to the cache."""
+        """Simulate the parts; `write` allows the simulation to write pieces to the cache."""
         raise NotImplementedError
 
     def reopen(self, log: Any = None) -> Splits:
@@ -112,7 +112,7 @@ class SimulatedTable(Simulation):
     """Split of the samples into train, valid and test."""
 
     def make(self) -> Table:
-        """Simulate all samples."""
+        """Simulate all samples, as a table."""
         raise NotImplementedError
 
     def tables(self, suffix: str) -> Iterator[Table]:
@@ -157,11 +157,11 @@ class SimulatedSequence(Simulation):
     # To be defined by a simulation
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Simulate a chunk of samples with class numbers `label` (n,), if any."""
+        """Simulate a chunk of samples whose class numbers are `label` (n,), if there are classes."""
         raise NotImplementedError
 
     def chunk_rows(self) -> int:
-        """Number of samples per chunk."""
+        """Number of samples in a chunk."""
         return self.rows_per_chunk
 
     def class_names(self) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ class SimulatedSequence(Simulation):
         return f"{type(self).__name__.lower()}-{hashlib.sha256(self.describe().encode()).hexdigest()[:12]}"
 
     def samples_per_chunk(self) -> int:
-        """Number of samples per piece."""
+        """Number of samples in a piece."""
         return self.chunk_size or 4096
 
     def stays_in_memory(self, count: int) -> bool:
@@ -190,18 +190,18 @@ class SimulatedSequence(Simulation):
         return False
 
     def select_columns(self, table: Table) -> Table:
-        """Drop columns of lists unused by the recipe."""
+        """Drop columns of lists that the recipe does not use."""
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"]} if self.state else {*table}
         return {name: one for name, one in table.items() if not isinstance(one, Lists) or name in names}
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """A column of the first `count` samples, without simulating; None if unknown."""
+        """First `count` values of a column if known without simulating; else None."""
         return self.draw_labels(count, 0, part) if name == "label" and self.class_names() else None
 
     # Derived
 
     def class_numbers(self) -> tuple[int, ...]:
-        """Indices of the selected classes."""
+        """Indices of the classes that the recipe selects."""
         known = self.class_names()
         return class_numbers(self.noun, getattr(self, "classes", ()), known) if known else ()
 
@@ -234,7 +234,7 @@ class SimulatedSequence(Simulation):
         return rng, shuffled_rounds(rng, classes, self.chunk_rows()) if classes else np.zeros(0, np.int64)
 
     def draw_labels(self, count: int, first: int = 0, part: str = "file") -> Array:
-        """Classes of samples, drawn without simulating the samples."""
+        """Class numbers of samples, drawn without simulating the samples."""
         size = self.chunk_rows()
         found = sample_sequence(count, first, size, lambda index: {"label": self.draw_chunk(part, index)[1]})
         return np.array(self.class_names())[found["label"]]
@@ -250,7 +250,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """Map the output file of each class to a section with its share of samples."""
+        """For each class: output file, and a section that simulates its share of the samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"

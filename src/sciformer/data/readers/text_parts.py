@@ -73,15 +73,15 @@ class Parts(TaggedFiles):
         return Splits(order_parts(sources), fingerprint_files(paths), notes)
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """All samples of these files; training requires labels and translations."""
+        """Read all samples of files; for training they must have labels or translations."""
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:
-        """Key of each sample; samples of equal key stay in one part (default: no keys)."""
+        """Key of each sample; samples with equal keys stay in the same part (default: no keys)."""
         return None
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Rows used for training; notes describe the rows left out."""
+        """Rows to train on (default: all); notes describe the rows left out."""
         return rows
 
     def paths(self) -> list[Path]:
@@ -115,7 +115,7 @@ class Parts(TaggedFiles):
         return split.divide(rows_of(table), groups, strata)
 
     def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
-        """Notes on validation or test texts from the training files."""
+        """Notes on validation or test texts that are also in the training files."""
         mine = self.group(train)
         if mine is None:
             return []
@@ -142,7 +142,7 @@ def place_columns(files: Sequence[Path], lines: Sequence[int], names: Collection
 
 
 def strings(values: Sequence[str]) -> Array:
-    """A column of texts (an array of objects)."""
+    """Convert texts to a column: an array of objects."""
     column = np.empty(len(values), object)
     column[:] = values
     return column
@@ -217,7 +217,7 @@ def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str
 
 
 def broken(path: Path) -> int:
-    """Number of invalid UTF-8 sequences and zero bytes in a file."""
+    """Number of invalid UTF-8 sequences and zero bytes in a text file."""
     told, kept = (codecs.getincrementaldecoder("utf-8")(errors) for errors in ("replace", "ignore"))
     count = 0
     for start in range(0, size := size_of(path), CHUNK_BYTES):

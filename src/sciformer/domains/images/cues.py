@@ -37,7 +37,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Share of the first cue: first / (first + second), or nan if both are 0."""
+        """Fraction of predictions that follow the first cue: first / (first + second), or nan."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property

@@ -22,7 +22,10 @@ SMALL_MODEL = {
 
 
 def choose(samples: Any, purpose: Purpose) -> Starter | None:
-    """A small Vision Transformer. A row of values is an image of one row, and each value, or a few of them, a patch."""
+    """Recipe of a small Vision Transformer.
+
+    A row of values becomes an image of one row; each patch has one or a few of the values.
+    """
     if not isinstance(samples, np.ndarray) or samples.dtype.kind not in "biuf" or not 2 <= samples.ndim <= 4:
         return None
     if 0 in samples.shape[1:]:
@@ -40,7 +43,7 @@ def choose(samples: Any, purpose: Purpose) -> Starter | None:
 
 
 def image_column(samples: Any) -> dict[str, Any]:
-    """Column of images; a row of values is an image of one row."""
+    """Column of images; a row of values becomes an image of one row."""
     if samples.dtype.kind == "b":
         samples = samples.astype(np.uint8)
     return {"image": samples[:, None, :] if samples.ndim == 2 else samples}

@@ -137,7 +137,7 @@ def _too_many_classes(column: Array) -> bool:
 
 
 def _target_side(shapes: Array, varying: bool) -> int | None:
-    """Proposed `data.size` if images are large or differ in size; otherwise None."""
+    """Proposed value of `data.size` if images are large or differ in size; else None."""
     middle = int(np.median(shapes[:, :2].min(1)))
     large = varying or shapes[:, :2].max() > 2 * MAX_SIDE
     return min(MAX_SIDE, max(8, middle - middle % 8)) if large else None
@@ -217,7 +217,7 @@ def _group_column(flat: dict[str, Array], count: int) -> str:
 
 
 def find_question(flat: dict[str, Array], count: int, given: Given, along: bool = False) -> guess.Question:
-    """Choose the objective: classify, regress, or reconstruct masked patches.
+    """Choose the objective: classification, regression, or reconstruction of masked patches.
 
     along   whether to plot the predictions against a column of values, such as a temperature
     """

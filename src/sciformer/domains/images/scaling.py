@@ -153,7 +153,7 @@ def patch_moments(patches: Array) -> tuple[Array, Array]:
 
 
 class Stretch(NamedTuple):
-    """Stretch of pixel values: formula as text, forward function and inverse."""
+    """Stretch of pixel values: formula as text, function, and inverse function."""
 
     formula: str
     forward: Callable[[Array, float], Array]

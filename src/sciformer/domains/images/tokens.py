@@ -164,7 +164,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding is a convolution across neighbouring patches."""
+        """Whether the embedding is a convolution that reads neighbouring patches."""
         return self.embed == "convolution"
 
     @property
@@ -236,7 +236,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def _fill(self) -> Array:
-        """Padding value of each channel; normalisation maps it to 0."""
+        """Value of padding pixels in each channel, which normalisation maps to 0."""
         return unstretch_values(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.softening)
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
@@ -306,7 +306,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Masking strategies; `centre` masks patches around the centre (inpainting)."""
+        """Functions that choose masked patches; `centre` masks patches around the centre (inpainting)."""
         return {**super().masks, "centre": self._mask_centre}
 
     def _mask_centre(self, stream: Stream, share: float) -> Array:
@@ -388,7 +388,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return self.image(patches.astype(np.float64), (height, width))
 
     def _shade(self, stream: Stream, weights: Array | None) -> Array | None:
-        """Weight of each pixel (height, width); the mean where patches overlap."""
+        """Pixel map (height, width) of the weights of patches; their mean where patches overlap."""
         if weights is None:
             return None
         total, count = np.zeros((2, *self._sizes(stream)[0]))
@@ -418,5 +418,5 @@ def _cells(stream: Stream) -> Array:
 
 
 def _tokens(starts: Array, length: int) -> Array:
-    """Token indices of samples with `length` tokens each, beginning at `starts`."""
+    """Indices of the tokens of samples that begin at `starts` and have `length` tokens each."""
     return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

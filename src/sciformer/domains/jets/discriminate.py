@@ -78,13 +78,13 @@ class Discriminate(Classify):
                     raise UserError(message, hint="Write 50 % as 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
-        """Efficiencies of a signal class for its background rejections."""
+        """Signal efficiencies at which the background rejection of a signal class is scored."""
         shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
         return shares if isinstance(shares, list) else [shares]
 
     @property
     def signals(self) -> list[str]:
-        """Signal classes: all except the background; empty if no background is set."""
+        """Signal classes: all except the background; empty if the recipe names no background."""
         return [name for name in self.classes if name != self.background] if self.background else []
 
     @property
@@ -92,7 +92,7 @@ class Discriminate(Classify):
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
-        """Rejection metrics: (name of the metric, signal class, signal efficiency)."""
+        """Name of each rejection metric, with its signal class and signal efficiency."""
         found = []
         for name in self.signals:
             after = f"_{name}" if len(self.classes) > 2 else ""
@@ -100,7 +100,7 @@ class Discriminate(Classify):
         return found
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
-        """Signal class, requested efficiency and rejection, by name of the metric."""
+        """Signal class, requested efficiency and rejection of each rejection metric, by name."""
         pair, place = (outputs["probabilities"], outputs["label"]), self.classes.index
         return {
             title: (name, share, rejection(*pair, place(name), place(self.background), share))
@@ -108,7 +108,7 @@ class Discriminate(Classify):
         }
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """Metrics of a classifier, and rejections; lower bounds are `AtLeast`."""
+        """Metrics of a classifier, and rejections; a rejection known only as a bound is an `AtLeast`."""
         found = self._rejections(outputs)
         return super().score(outputs) | {
             title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
@@ -147,7 +147,7 @@ class Discriminate(Classify):
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Metrics of the summary line, without rejections if there are more than two."""
+        """Names of the scores in the one-line summary; without rejections if there are more than two."""
         shown = super().headline(names)
         hidden = [name for name in shown if _is_rejection(name)]
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]

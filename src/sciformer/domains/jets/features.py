@@ -25,13 +25,13 @@ ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 
 def guess_unit(median_pt: float) -> tuple[str, str]:
-    """Unit of momenta, and the reason, from the median pT of the jets."""
+    """Guess the unit of the momenta from the median pT of the jets; also return the reason."""
     unit = "MeV" if median_pt > MAX_JET_PT else "GeV"
     return unit, f"half of the jets have a pT above {format_momentum(median_pt, unit)}"
 
 
 def format_momentum(value: float, unit: str) -> str:
-    """Momentum with three digits: 242,000 MeV."""
+    """Format a momentum with three digits and its unit: 242,000 MeV."""
     return f"{float(f'{value:.3g}'):,.10g} {unit}"
 
 
@@ -64,7 +64,7 @@ KINEMATIC_FEATURES: dict[str, Callable[[Kinematics], Array]] = {
 
 
 class Feature(BaseModel):
-    """Feature of a particle, standardised as clip((x - centre) scale)."""
+    """Feature of a particle, standardised as clip((x - centre) * scale)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

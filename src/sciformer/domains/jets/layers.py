@@ -101,7 +101,7 @@ def _padding_mask(real: Tensor | None) -> Tensor | None:
 
 
 def _may_branch_on_values(real: Tensor) -> bool:
-    """Whether control flow may depend on values: on the CPU, outside compilation."""
+    """Whether Python may branch on tensor values: on the CPU, outside torch.compile."""
     return real.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -142,7 +142,7 @@ class ParticlePairs(nn.Module):
         return PairBias(self._values(here[i], here[j], _padding_mask(real)), triangle.starts, ragged)
 
     def _values(self, i: Tensor, j: Tensor, real: Tensor | None) -> Tensor:
-        """Bias (..., H) of pairs; 0 if `real` is False."""
+        """Bias (..., H) of particle pairs; 0 if `real` is False."""
         if real is not None and _may_branch_on_values(real):  # skip padding pairs
             found = self._values(i[real], j[real], None)
             return found.new_zeros(*real.shape, found.shape[-1]).masked_scatter(real[..., None], found)
@@ -195,7 +195,7 @@ class LinearEmbedding(nn.Module):
 
 
 class RankEmbedding(nn.Module):
-    """Learned vector for the pT rank of a hidden particle."""
+    """Learned vector for the pT rank of each hidden particle."""
 
     def __init__(self, places: int, dim: int) -> None:
         super().__init__()

@@ -78,7 +78,7 @@ class TokenPairs:
         self.count = others.clamp(min=1)[:, None]
 
     def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (P, ...) of both tokens of each pair; arbitrary for padding pairs."""
+        """Values (P, ...) of both tokens of each pair; arbitrary for pairs with padding."""
         if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
@@ -86,14 +86,14 @@ class TokenPairs:
         return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
 
     def gathered(self, values: Tensor) -> Tensor:
-        """Sum pair values (P, ...) over j -> (T, ...); padding pairs must have zeros."""
+        """Sum pair values (P, ...) over j -> (T, ...); pairs with padding must have zeros."""
         if self.packed:
             return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
         batch, n = self.layout.rows.shape
         return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
 
     def masked(self, values: Tensor) -> Tensor:
-        """Set values (P, ...) of padding pairs to zero."""
+        """Set the values (P, ...) of pairs with padding to zero."""
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:

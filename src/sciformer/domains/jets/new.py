@@ -70,7 +70,7 @@ class FoundJets(NamedTuple):
         return found
 
     def guess_unit(self) -> tuple[str, str]:
-        """Unit of the momenta, and the reason."""
+        """Guess the unit of the momenta; also return the reason."""
         table = dict(self.table)
         for name, formula in momentum_formulas(self.particles.parts).items():
             table[name] = Formula(formula).of(self.table)
@@ -243,7 +243,7 @@ def _readable_files(paths: Sequence[Path], keys: EventFiles) -> tuple[list[Path]
 
 
 def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Sample rows at the start, middle and end: files may be sorted by class."""
+    """Rows at the start, middle and end of a file, because files may be sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -254,7 +254,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path, keys: EventFiles) -> Layout:
-    """Layout of a file: tree, names for the last axis of arrays, jets of events."""
+    """Layout of a file: its tree, names of the last axis of arrays, and jets of events."""
     given = Layout(keys.tree, keys.mask, keys.axes, keys.label)
     given = replace(given, tree=_find_tree(path, given))
     file = opened(path, given)
@@ -267,7 +267,7 @@ def _file_layout(path: Path, keys: EventFiles) -> Layout:
 
 
 def _find_tree(path: Path, given: Layout) -> str:
-    """Name of the tree: the given or only one, or the first of TREE_NAMES."""
+    """Name of the tree: the given tree, the only tree, or the first of TREE_NAMES."""
     try:
         opened(path, given)
     except UserError as error:
@@ -302,7 +302,7 @@ def _guess_axes(file: TableFile) -> dict[str, list[str]]:
 
 
 class Question(NamedTuple):
-    """Guessed objective: keys, notes, files by part, columns of classes or targets."""
+    """Guessed objective with its keys, notes, files of each part, and columns of the target."""
 
     found: list[Found]
     notes: list[str]
@@ -380,7 +380,7 @@ def _find_classes(table: Table, names: list[str], parts: dict[str, list[str]], k
 
 
 def _rejection_keys(names: Sequence[str], table: Table, usual: str = "") -> list[Found]:
-    """Keys of the objective; `usual` is the background if no class has its name."""
+    """Keys of the objective `discriminate`; `usual` is the background if no class name means one."""
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), usual)
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
@@ -452,7 +452,7 @@ class ParticleColumns(NamedTuple):
 
 
 def find_particles(kinds: ColumnKinds, members: str = "") -> ParticleColumns:
-    """Find the most likely set of particles among the columns.
+    """Find the columns that most likely hold the particles.
 
     members   prefix of the particles of jets in events
     """
@@ -510,7 +510,7 @@ def _rank_prefix(stem: str) -> int:
 
 
 def find_objects(kinds: ColumnKinds) -> list[Objects]:
-    """Ways to divide the particles of an event among its jets by index; large jets first.
+    """Ways to assign the particles of an event to its jets by an index; large jets first.
 
     NanoAOD has a column FatJetPFCands_jetIdx, and FatJetPFCands_pFCandsIdx if the particles themselves are in PFCands_.
     """
@@ -539,7 +539,7 @@ def find_objects(kinds: ColumnKinds) -> list[Objects]:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """Largest possible feature set, and formulas for its missing columns."""
+    """Largest feature set that the columns allow, and formulas for features without a column."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own, table), _track_formulas(table, layout.own)
     if kinds is None:
@@ -608,7 +608,7 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
 
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
-    """Columns of jets for classes, weights or observers, by their names."""
+    """Columns of jets whose names mean a class, a weight or an observer."""
 
     def wanted(name: str) -> bool:
         known = _plain_name(name) in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
@@ -622,7 +622,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def _flags(table: Table) -> dict[str, Array]:
-    """Columns of 0 and 1."""
+    """Columns of jets that have only the values 0 and 1, by name."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     return {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
 
@@ -638,7 +638,7 @@ def find_class_flags(table: Table) -> dict[str, str]:
 
 
 def find_partial_flags(table: Table, only: str = "") -> tuple[dict[str, str], str]:
-    """Classes of columns of 0 and 1 and of the jets without any of them, and the name of this last class.
+    """Columns of 0 and 1 as classes, with a further class for jets without any flag, and its name.
 
     {"Top": "Jet_isTop", "other": "1 - Jet_isTop"}, "other"
 
@@ -662,7 +662,7 @@ def _plain_name(name: str) -> str:
 
 
 def find_label(table: Table) -> str:
-    """Name of the class column, or an empty string."""
+    """Name of the column with the class, or an empty string."""
     lower = {_plain_name(name): name for name in reversed(list(table))}
     found = (lower[name] for name in LABEL_NAMES if name in lower and guess.is_discrete(table[lower[name]]))
     return next((name for name in found if 1 <= len(np.unique(np.asarray(table[name]))) <= guess.MAX_CLASSES), "")
@@ -682,12 +682,12 @@ def _is_weight_name(name: str) -> bool:
 
 
 def find_observers(table: Table, but: Iterable[str]) -> list[str]:
-    """Columns of jets to copy to the predictions."""
+    """Columns of jets that predictions should repeat, such as the jet mass."""
     return [name for name in _values_of_jets(table) if name not in set(but) and OBSERVER_PATTERN.match(name)]
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """Tag files with classes from their names (CLASS:NAME); empty for a single class."""
+    """Add class tags to files by the classes in their names (CLASS:NAME); empty for a single class."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

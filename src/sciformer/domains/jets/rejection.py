@@ -33,7 +33,7 @@ class Rejection(NamedTuple):
 
     @property
     def cut(self) -> float:
-        """Cut as a value of the discriminant p_S / (p_S + p_B)."""
+        """Cut on the discriminant p_S / (p_S + p_B)."""
         return float(1 / (1 + np.exp(-np.clip(self.odds, -700, 700))))
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Rejection(NamedTuple):
 
 
 class Sculpting(NamedTuple):
-    """Background spectrum before and after a cut, as shares of samples per bin."""
+    """Background spectrum before and after a cut, as fractions of the samples in each bin."""
 
     edges: Floats  # (bins + 1,)
     before: Floats  # (bins,) all samples

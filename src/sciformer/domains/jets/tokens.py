@@ -143,7 +143,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Fit null centres and scales of features: median and 68 % interval."""
+        """Fit centres and scales of features that are null: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -201,7 +201,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
     def describe_data(self, profile: Mapping[str, Any]) -> DataFindings:
-        """Unit of the momenta, and a note if another unit is likely."""
+        """State the unit of the momenta, and add a note if another unit is likely."""
         levels = [profile["columns"].get(name, {}).get("level") for name in self.vector[:2]]
         counts = next(iter(profile["tokens"].values()), None)
         if counts is None or None in levels:
@@ -227,7 +227,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
-        """Features (T, F) before standardisation; each feature is contiguous in memory."""
+        """Features (T, F) before standardisation; the values of a feature are contiguous in memory."""
         kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
@@ -255,7 +255,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """Width of the embedded tokens: `dim`, or the number of features if not embedded."""
+        """Width of the tokens: `dim`, or the number of features if they are not embedded."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -296,7 +296,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return columns
 
     def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
-        """Jet momenta as sums of the particles, and angles of particles to the jet axis."""
+        """Jet momenta as sums of the particles, and angles of the particles to the jet axis."""
         jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 
@@ -421,7 +421,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """Return the column; refuse lists with other lengths than the column `like`."""
+    """Return the column; refuse lists whose lengths differ from those of the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"

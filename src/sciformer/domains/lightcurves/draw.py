@@ -1,4 +1,4 @@
-"""Plots of series against time or phase: visible, hidden and predicted values."""
+"""Plots of series against time or phase, with visible, hidden and predicted values."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ COLUMN_REASONS = {
 
 
 class Periodic(NamedTuple):
-    """Keys and notes on periods."""
+    """Guessed recipe keys of the period features, and notes on them."""
 
     found: list[Found]
     notes: list[str]
@@ -153,7 +153,7 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
 
 
 def _roles(file: CurveFile) -> dict[str, str]:
-    """Column of each role: time, value, error, band, quality, ..."""
+    """Name of the column of each role: time, value, error, band, quality, ..."""
     beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     quality = file.names.quality or next(iter(hits(QUALITY, beside)), "")
     return asdict(file.names) | file.header_roles | {"quality": quality}
@@ -165,7 +165,7 @@ def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:
 
 
 def separate_object_table(names: list[str], given: Given) -> tuple[list[str], str]:
-    """Separate the file names of light curves from a table of objects (without times)."""
+    """Separate file names of light curves from the name of a table of objects, which has no times."""
     if objects := given.get("data.objects"):
         return [name for name in names if name != objects], str(objects)
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
@@ -215,7 +215,7 @@ def inspect_files(names: Sequence[str], given: Given, objects: str = "") -> Foun
 
 
 def _objects_column(section: Any) -> str:
-    """Column that tells the objects of the first file apart, if no column has a common name for them."""
+    """Column that identifies the objects of the first file, if no column has a usual name for it."""
     with suppress(UserError):
         path = find_tagged_files(section.files[:1], section.what)[0][1]
         file = section.model_copy(update={"label": NONE}).plan(True).open(path)
@@ -239,7 +239,7 @@ def _points(table: Table, name: str) -> Lists:
 
 
 def _missing_values(table: Table, file: CurveFile) -> list[float]:
-    """Codes of missing values among values and errors; refused if nothing else is there."""
+    """Codes of missing values among values and errors; refuse a column with only codes."""
     value = _points(table, "value").values
     found = missing_values_of(value, _points(table, "error").values if "error" in table else None)
     if found and np.isin(value, np.array(found, np.float32)).all():
@@ -300,7 +300,7 @@ def _find_question(seen: FoundCurves, given: Given) -> guess.Question:
 
 
 def _varied(seen: FoundCurves, name: str) -> str:
-    """An object with several values in a column, and its values."""
+    """Describe an object that has several values in a column; empty if the files have no column of ids."""
     file = seen.file
     if not file.names.id:
         return ""
@@ -345,7 +345,7 @@ def _value_keys(seen: FoundCurves) -> list[Found]:
 
 
 def _position_keys(seen: FoundCurves) -> list[Found]:
-    """Rotary positions of real time, with periods from the cadence to the span."""
+    """Guess keys of rotary positions in real time, with periods from the cadence to the span."""
     span = _longest_span(seen.table)
     longest = min(LONGEST_ATTENTION_PERIOD, float(f"{span:.1g}")) if span > 0 else LONGEST_ATTENTION_PERIOD
     shortest = float(f"{longest / ATTENTION_RANGE:.3g}")
@@ -385,7 +385,7 @@ def _longest_span(table: Table) -> float:
 
 
 def _period_keys(seen: FoundCurves, ask: guess.Question, given: Given) -> Periodic:
-    """Phases and statistics as features, if the objective allows them and the curves are periodic."""
+    """Guess keys of features from phases and statistics, if the objective and the curves allow them."""
     if ask.kind == "masked":
         return Periodic([], ["Periods are not used: they would tell the hidden points."])
     summary = Found("tokens.summary", True, "statistics of the whole curve as features: help with few labels")

@@ -27,7 +27,7 @@ _cached: OrderedDict[tuple[bytes, PeriodSearch], Array] = OrderedDict()
 
 
 def feature_names(number: int) -> list[str]:
-    """Names of the features from `number` periods, in order."""
+    """Names of the features that `number` periods give, in order."""
     return [f"{what} of period {one + 1}" for one in range(number) for what in PERIOD_FEATURES]
 
 
@@ -68,7 +68,7 @@ class Points(NamedTuple):
 
 
 def visible_points(stream: Stream, tokens: Observations) -> Points:
-    """All values of each sample except limits."""
+    """Times, values and errors of the points of all series, without upper limits."""
     columns = stream.columns
     value, error = (columns[name].reshape(-1, tokens.patch) for name in ("value", "error"))
     there = np.isfinite(value)
@@ -100,7 +100,7 @@ def add_phases(stream: Stream, tokens: Observations) -> Stream:
 
 
 def learn_period(points: Points, search: PeriodSearch) -> list[float]:
-    """Mean and standard deviation of ln(period) over the first series."""
+    """Learn mean and standard deviation of ln(period) from the first series."""
     period = cached_periods(points, search, MAX_FITTED_SERIES)[0]
     logs = np.log(period[np.isfinite(period)])
     return [float(logs.mean()), float(max(logs.std(), 0.1))] if len(logs) else [0.0, 1.0]
@@ -123,7 +123,7 @@ def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
 
 
 def describe_features(tokens: Observations) -> str:
-    """Definition of the period features in words, for use without this library."""
+    """Define the period features in words, for programs without this library."""
     search = period_search(tokens)
     longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
     return (
@@ -259,7 +259,7 @@ def _kernel_values(far: Array) -> Array:
 
 @cache
 def _kernel_transform() -> Array:
-    """Fourier transform of the kernel at all frequencies, to be divided out."""
+    """Fourier transform of the kernel at all frequencies; the spectrum is divided by it."""
     far = (np.arange(400) + 0.5) / 400 * KERNEL_CELLS - KERNEL_CELLS / 2
     mode = np.arange(FREQUENCIES_AT_ONCE) - FREQUENCIES_AT_ONCE // 2
     made = np.cos(2 * np.pi * np.outer(mode, far) / GRID_CELLS) @ _kernel_values(far) * KERNEL_CELLS / 400
@@ -267,7 +267,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and the share of the weighted variance explained by their sines."""
+    """Frequencies, and the fraction of the weighted variance that a sine of each explains."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -291,7 +291,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima at distances above `apart`, highest first."""
+    """Indices of the highest maxima, highest first, at least `apart` from each other."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):

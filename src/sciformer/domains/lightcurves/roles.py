@@ -52,7 +52,7 @@ def guess_objects(file: CurveFile) -> str:
 
 
 def _objects_of(column: Array, time: Array) -> int:
-    """Number of objects with overlapping times, if the column has an id in each row; else 0."""
+    """Number of objects if the column has an id in each row, and times of objects overlap; else 0."""
     if column.dtype.kind == "f":
         if not (np.isfinite(column).all() and (column == np.round(column)).all()):
             return 0
@@ -79,7 +79,7 @@ def read_headers(files: Iterable[CurveFile]) -> dict[str, Array]:
 
 
 def is_class(column: Array) -> bool:
-    """Whether words repeat, as classes do."""
+    """Whether a column has words that repeat, as names of classes do."""
     if column.dtype.kind not in "OUS":
         return False
     count = len(np.unique(column.astype(str)))
@@ -87,7 +87,7 @@ def is_class(column: Array) -> bool:
 
 
 def guess_label(columns: Mapping[str, Array]) -> str:
-    """Column or keyword with classes and a common name (VARTYPE); "" if there is none."""
+    """Column or keyword that has classes and a usual name (VARTYPE); "" if there is none."""
     return next(iter(hits(LABEL, [name for name, column in columns.items() if is_class(column)])), "")
 
 
@@ -102,7 +102,7 @@ def describe_possible_classes(columns: Mapping[str, Array]) -> str:
 
 
 def missing_values_of(*columns: Array | None) -> list[float]:
-    """Codes of missing values (-99, 99.999) in columns of numbers."""
+    """Codes that stand for missing values (-99, 99.999) in columns of numbers."""
     found: set[float] = set()
     for column in columns:
         if column is not None:

@@ -14,7 +14,7 @@ MAX_PLACES_PER_POINT = 200  # regular times per point, above which a series is n
 
 
 class Level(NamedTuple):
-    """Centre and scale (T, 1) for the values of each token."""
+    """Centre and scale (T, 1) that the values of each token are normalised with."""
 
     centre: Array
     scale: Array

@@ -83,7 +83,7 @@ def summaries(points: Points, tokens: Observations, most: int | None = None) -> 
 def summarise(
     time: Array, value: Array, error: Array, band: Array | None = None, period: float | None = None
 ) -> list[float] | None:
-    """Features of a series, in the order of `summary_names`; None for few points or without variation."""
+    """Summary features of a series, as in `summary_names`; None for few points or without variation."""
     if len(value) < MIN_POINTS:
         return None
     groups = np.zeros(len(value), np.int64) if band is None else np.unique(band, return_inverse=True)[1]
@@ -138,7 +138,7 @@ def _folded(t: Array, z: Array, w: Array, frequency: float) -> list[float]:
 
 
 def describe_summary(tokens: Observations) -> str:
-    """Definition of the features, for programs without this library."""
+    """Define the summary features in words, for programs without this library."""
     return (
         "; summary: features of the whole series without limits, each band minus its mean, in units of the deviation: "
         "moments, percentiles minus the median, ln of the mean square difference of neighbours (roughness), ln of the "

@@ -137,7 +137,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def can_hide(self) -> bool:
-        """Whether no feature comes from all values of the series."""
+        """Whether tokens can be hidden: not if features come from all values of a series."""
         return not (self.periods or self.summary)
 
     @property
@@ -189,7 +189,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def slots(self) -> Array:
-        """Times (P,) of the values of a patch, relative to its middle."""
+        """Times (P,) of the values in a patch, relative to its middle."""
         return (np.arange(self.patch) - (self.patch - 1) / 2) * self.spacing * (self.patch > 1)
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -289,7 +289,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, limit: float) -> Stream:
-        """Keep the beginning of each series, with periods and summary of this part only."""
+        """Cut each series to its beginning, and compute periods and summary from this part only."""
         return self._describe_series(super().truncate(stream, limit))
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
@@ -418,14 +418,14 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Draw value and error of another visible measurement of the same series."""
+        """Replace value and error by those of another visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
     # Edits by a person
 
     def refresh(self, stream: Stream) -> Stream:
-        """Sort the measurements by time, and find periods and summary again."""
+        """Sort changed measurements by time, and find periods and summary again."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
         return self._describe_series(stream.reorder(order))
 
@@ -458,7 +458,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {**super().preprocessing(), "features": self.input_features, "columns": self._describe_columns()}
 
     def _describe_columns(self) -> dict[str, str]:
-        """Definition of each model input from raw data."""
+        """Define each model input in terms of the raw data."""
         unit = f" / {self.time_unit:g}" if self.time_unit != 1 else ""
         centre = {"learned": "learned.level[0]", "none": "0"}.get(self.centre, f"{self.centre} of the window's values")
         scale = {"learned": "learned.level[1]", "none": "1"}.get(self.scale, "their root mean square about the centre")
@@ -518,7 +518,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return next((float(one) for one in known if 0 < one < np.inf), None)
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Plot visible, hidden and predicted values, with one standard deviation."""
+        """Plot visible, hidden and predicted values, the latter with one standard deviation."""
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None

@@ -65,7 +65,7 @@ class Bonds(NamedTuple):
 
 @lru_cache(maxsize=16)
 def find_bonds(height: int, width: int, boundary: str) -> Bonds:
-    """Bonds of a lattice, from a cache."""
+    """Neighbours of each site of a lattice, and signs of their bonds; results are cached."""
     one_of("the boundary", boundary, BOUNDARIES)
     count = height * width
     sites = np.arange(count)
@@ -299,7 +299,7 @@ def _ground_states(
 
 
 def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Random 32-bit integers, drawn as 64-bit integers in half the time."""
+    """Random 32-bit integers; drawing them as 64-bit integers takes half the time."""
     count = math.prod(shape)
     return rng.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
@@ -310,7 +310,7 @@ def _threshold(probability: Floats) -> NDArray[np.uint32]:
 
 
 def _sites_first(spins: Spins) -> Spins:
-    """Copy spins (chains, height, width) to (N, chains), to find neighbours fast."""
+    """Copy spins (chains, height, width) to (N, chains), which makes neighbours fast to find."""
     return np.moveaxis(spins, 0, -1).copy(order="C").reshape(-1, len(spins))
 
 

@@ -43,7 +43,7 @@ ENCODER_BATCHES = {0: 8, 320: 32}
 
 
 def guess_text(names: list[str], paths: list[Path], given: Given) -> Page:
-    """Guess a recipe for text files: translation, classifier, tagger, language model."""
+    """Guess a recipe for text files: translation, classifier, tagger or language model."""
     kind, errors = given.get("data.kind"), given.get("data.errors", "strict")
     found = find_name_pattern(paths) if len(paths) > 1 else None
     if kind in (None, "lines") and found and CLASS_NAMES.issuperset(found.values):
@@ -81,13 +81,12 @@ def _guess_table(parts: dict[str, list[str]], paths: list[Path], given: Given) -
 
 
 def _describe_objective(given: Given, kind: str, why: str) -> str:
-    """Note on the objective and the reason for it."""
     asked = given.get("objective.kind")
     return f"Objective {kind}: {why}." if asked in (None, kind) else f"Objective {asked}: given."
 
 
 def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
-    """Training samples, their number, and the notes of the reader."""
+    """Load training samples; return them with their number and the notes of the reader."""
     opened = section.open()
     source = opened.sources["train"]
     return dict(source.load(0)), guess.check_count(sum(source.sizes), "samples"), opened.notes
@@ -265,7 +264,7 @@ class Roles(NamedTuple):
     why: Mapping[str, str] = {}
 
     def describe(self, column: str) -> str:
-        """Name of a column, with the reason for its role."""
+        """Name of a column, and the reason for its role."""
         why = self.why.get(column, "")
         return f"{column} ({why})" if why and column not in ("text", "label") else column
 
@@ -314,12 +313,12 @@ def describe_contents(one: Contents) -> str:
 
 
 def _may_be_classes(one: Contents) -> bool:
-    """Whether the values of a column may be classes: few different, repeated values."""
+    """Whether the values of a column may be classes: they are few, and they repeat."""
     return 2 <= one.different <= min(guess.MAX_CLASSES, max(2, one.count // 2))
 
 
 def _check_no_tagged_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Refuse a table with a word and a tag in each row."""
+    """Refuse a table whose rows are a word and its tag."""
     words, tags = find_role("word", head), find_role("tag", head)
     listed = bool(rows) and any(cell.startswith("[") and cell.endswith("]") for cell in rows[0])
     column = [row[-1] for row in rows]
@@ -332,7 +331,7 @@ def _check_no_tagged_words(file: str, head: Sequence[str], rows: Sequence[Sequen
 
 
 def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tuple[guess.Question, str]:
-    """Choose the objective of labelled texts, and its column."""
+    """Choose the objective for labelled texts, and the column of the target."""
     sizes = {name: len(np.unique(column)) for name, column in columns.items()}
     real = [name for name, column in columns.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
     most = min(guess.MAX_CLASSES, max(2, count // 2))
@@ -359,7 +358,7 @@ def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tupl
 
 
 def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
-    """Guess a recipe of an encoder for the tags of words."""
+    """Guess a recipe for an encoder that tags words."""
     suffix = bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
@@ -491,7 +490,7 @@ def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
 
 
 def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether lines may be translations: same number of lines, correlated lengths."""
+    """Whether two lists of lines may be translations: equally many, with correlated lengths."""
     if len(one) != len(other) or len(one) < MIN_ALIGNED_LINES:
         return False
     lengths = np.log1p([[len(line) for line in lines] for lines in (one, other)])
@@ -499,7 +498,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
-    """Whether the files of a name pattern are translations of each other."""
+    """Whether the files that match a name pattern are translations of each other."""
     if LANGUAGE_CODES.issuperset(re.split("[-_]", value)[0].lower() for value in found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value)), errors) for value in found.values[:2])
@@ -507,7 +506,7 @@ def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
 
 
 def tab_separated_columns(path: Path, errors: Errors = "strict") -> list[str]:
-    """Column names of a file of tab-separated translations; empty for other files."""
+    """Column names of a file with tab-separated translations; empty for other files."""
     if form_of(path, read_text(path, errors)) != "tsv":
         return []
     rows = [line.split("\t") for line in read_lines(path, errors) if line.strip()]

@@ -36,7 +36,7 @@ USUAL_TOKEN_NAMES = {  # names of special tokens in foreign files, by role; the 
 
 
 def tokenizers_package() -> Any:
-    """The package `tokenizers` of Hugging Face."""
+    """Import the package `tokenizers` of Hugging Face."""
     return require("tokenizers", "subwords")
 
 
@@ -191,7 +191,7 @@ load_subwords = lru_cache(maxsize=8)(Subwords)
 
 
 def read_tokenizer_text(name: str | Path) -> str:
-    """Read a tokenizer.json as text; `name` is the file or its folder."""
+    """Text of a tokenizer.json; `name` is the file or its folder."""
     path = Path(name).expanduser()
     path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
@@ -202,7 +202,7 @@ def read_tokenizer_text(name: str | Path) -> str:
 
 
 def cut_text(text: str) -> list[str]:
-    """Cut a long text into parts before single spaces."""
+    """Cut a long text into parts, each before a single space."""
     found, start = [], 0
     while len(text) - start > MAX_BATCH_CHARACTERS:
         stop = text.find(" ", start + MAX_BATCH_CHARACTERS)
@@ -216,7 +216,7 @@ def cut_text(text: str) -> list[str]:
 
 
 def _join_encoded(parts: list[Encoded]) -> Encoded:
-    """Concatenate the encoded parts of a text, with continued word indices."""
+    """Concatenate the encoded parts of a text; the word indices continue from part to part."""
     words, count = [], 0
     for _, word in parts:
         assert word is not None
@@ -348,7 +348,7 @@ def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], option
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
-    """Count words, after normalisation and splitting by the rules of a tokenizer."""
+    """Count the words that the rules of a tokenizer make of the texts."""
     counts: Counter[str] = Counter()
     for some in texts:
         for text in some:

@@ -151,7 +151,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def _framed(self) -> bool:
-        """Whether the vocabulary has begin, end and separator tokens."""
+        """Whether the vocabulary includes begin, end and separator tokens."""
         letters = self.unit in ("characters", "bytes") and not self.tokenizer
         return not letters or bool(self.begin or self.end or self.learn or len(self.source_columns) > 1)
 
@@ -180,7 +180,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def size(self) -> int:
-        """Size of the vocabulary, with special tokens and padding."""
+        """Size of the vocabulary, including special tokens and padding."""
         least = self.coder.size
         if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
             return least
@@ -203,7 +203,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit of the tokens if it is "characters" or "bytes"; otherwise ""."""
+        """Unit of the tokens if it is "characters" or "bytes"; else ""."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""
@@ -344,7 +344,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
 
 def as_table(texts: list[str]) -> Table:
-    """Table with a column `text`, with a text per sample."""
+    """Table with the column `text`, and a sample for each text."""
     return Samples({"text": strings(texts)})
 
 

@@ -27,7 +27,7 @@ MIN_EXPECTED_COUNT = 0.5  # minimum expected count of a piece, except single let
 
 
 class PieceEdges(NamedTuple):
-    """Edges of the segmentation graph, sorted by their end position."""
+    """Edges of the graph of segmentations: each is a piece at a place in a word; sorted by their end."""
 
     first: Array  # (E,) node where the piece begins
     last: Array  # (E,) node where the piece ends
@@ -117,7 +117,7 @@ def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterR
 
 
 def _candidate_pieces(runs: LetterRuns, size: int) -> LetterRuns:
-    """Choose the initial candidates: all letters, and the most frequent substrings."""
+    """Choose the first candidates: all letters, and the most frequent substrings."""
     letters, cover = int((runs.long == 1).sum()), runs.times * runs.long
     often = np.flatnonzero((runs.long > 1) & (runs.times > 1))
     often = np.sort(often[np.argsort(-cover[often], kind="stable")][: CANDIDATES_PER_PIECE * size])
@@ -178,7 +178,7 @@ def _expected_counts(edges: PieceEdges, p: Array, weight: Array) -> Array:
 
 
 def _best_scores(edges: PieceEdges, score: Array) -> Array:
-    """ln p of the best segmentation of each word (Viterbi algorithm)."""
+    """Log probability of the best segmentation of each word (Viterbi algorithm)."""
     best = np.full(int(edges.end[-1]) + 1, -np.inf)
     best[edges.begin] = 0
     for step in edges.steps:

@@ -1,1 +1,1 @@
-"""File formats, one module for each."""
+"""File formats, with a module for each."""

@@ -65,7 +65,7 @@ class TableWriter:
         self.file.close()
 
     def stop(self) -> None:
-        """Close the handles of an incomplete file after an error."""
+        """Close the handles of a file that an error has left incomplete."""
         self.close({})
 
     @classmethod
@@ -133,7 +133,7 @@ class Format:
     sniff: Callable[[bytes], bool] | None = None
 
     def recognises(self, begin: bytes) -> bool:
-        """Whether a file with these first bytes has the format."""
+        """Whether a file that begins with these bytes has the format."""
         return begin.startswith(self.magic) or (self.sniff is not None and self.sniff(begin))
 
 
@@ -143,7 +143,7 @@ def all_formats() -> list[Format]:
 
 
 def format_of(path: Path) -> Format:
-    """Format of a file to write, by its suffix."""
+    """Format in which to write a file, chosen by its suffix."""
     known = {suffix: one for one in all_formats() for suffix in one.suffixes}
     if path.suffix not in known:
         message = f"the suffix of {path} is not one of {', '.join(known)}"
@@ -184,7 +184,7 @@ class View(Protocol):
     """View of a table file, such as a row for each object in lists instead of each event."""
 
     def view(self, file: TableFile) -> TableFile:
-        """The file as it is to be read."""
+        """Return the file in the form in which a reader should see it."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Layout:
 
 
 class Kind(NamedTuple):
-    """Type of a column: lists or single values, strings or numbers."""
+    """Type of a column: lists or single values, of strings or numbers."""
 
     listed: bool
     words: bool
@@ -250,7 +250,7 @@ class TableFile:
         self.renamed: dict[str, str] = {}
 
     def rename(self, renames: Mapping[str, str]) -> None:
-        """Add aliases of columns: {alias: name in the file}."""
+        """Add second names for columns: {second name: name in the file}."""
         for ours, theirs in renames.items():
             known: tuple[dict[str, Any], ...] = (self.columns, self.kinds, self.others, self.header)
             if not any(theirs in columns for columns in known):
@@ -263,7 +263,7 @@ class TableFile:
             self.renamed[ours] = theirs
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """Columns of the rows start .. stop - 1."""
+        """Read columns of the rows start .. stop - 1."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -272,11 +272,11 @@ class TableFile:
             self.file.close()
 
     def tables(self) -> Sequence[TableFile]:
-        """All tables of the file (default: only this table)."""
+        """All tables of the file (default: only the table itself)."""
         return [self]
 
     def add_column(self, name: str, kind: Kind, form: str) -> None:
-        """Register a column; strings are added to `others`, except `layout.words`."""
+        """Register a column; a string column, except `layout.words`, is listed in `others`."""
         self.kinds[name] = kind
         if kind.words and (kind.listed or name != self.layout.words):
             self.others[name] = form
@@ -289,14 +289,14 @@ class TableFile:
 
     @cached_property
     def _ends(self) -> dict[str, list[str]]:
-        """Full names of the columns, grouped by the last part of the name."""
+        """Full names of the columns that share the last part of their name."""
         ends: dict[str, list[str]] = {}
         for full in self.columns:
             ends.setdefault(full.rpartition(".")[2], []).append(full)
         return ends
 
     def find(self, name: str) -> str | None:
-        """Full name of a column, from its name or its unique last part; None if unknown."""
+        """Full name of a column, found by this name or by its last part if unique; None if unknown."""
         if name in self.columns:
             return name
         found = self._ends.get(name.rpartition("/")[2], [])
@@ -332,7 +332,7 @@ class TableFile:
 
 
 def shared(table: dict[str, Column]) -> dict[str, Column]:
-    """Let columns of lists with equal lengths share one `lengths` array."""
+    """Let columns of lists with equal lengths share a single `lengths` array."""
     known: list[Array] = []
     for name, column in table.items():
         if isinstance(column, Lists):
@@ -391,6 +391,6 @@ def _close(key: Key) -> None:
 
 
 def release(paths: Sequence[Path] = ()) -> None:
-    """Close cached files of this process (default: all)."""
+    """Close files that this process keeps open (default: all)."""
     for key in [key for key in _OPENED if not paths or key[1] in paths]:
         _close(key)

@@ -147,7 +147,7 @@ def _cell(value: Any) -> str:
 
 
 def typed(cells: Sequence[str]) -> Array:
-    """Convert cells to integers, else floats (NaN for empty cells), else strings."""
+    """Convert cells to integers if possible; else to floats (NaN for empty cells); else to strings."""
     if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
     if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
@@ -189,7 +189,7 @@ def read_delimited(path: Path, layout: Layout) -> MemoryTable:
     """Read a text table with column names in its first line.
 
     Cells are separated by commas, semicolons, tabs, bars or blanks. Lines that begin with # are comments, but the last
-    comment before the numbers may hold the column names. A file without names uses the names of the layout.
+    comment before the numbers may hold the column names. A file without names uses `layout.names`.
     """
     text = read_text(path)
     needed = text.count("\n") * BYTES_PER_ROW + sum(map(text.count, ",;\t| ")) * BYTES_PER_CELL
@@ -288,7 +288,7 @@ def plain_cell(cell: str) -> str:
 
 
 def _flat_columns(table: Table) -> Iterator[tuple[str, Array]]:
-    """Columns with one value for each row of the CSV file."""
+    """Convert a table to columns that have a single value in each row of the CSV file."""
     lists = [column.lengths for column in table.values() if isinstance(column, Lists)]
     if any(not np.array_equal(lists[0], lengths) for lengths in lists[1:]):
         raise UserError("a CSV file cannot hold two columns of lists with different lengths", hint="Write .parquet.")

@@ -1,4 +1,4 @@
-"""FITS files: tables, and the values of their headers."""
+"""FITS files: tables, and values in their headers."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NUMBERS = (int, float, np.number, np.bool_, Decimal)
 
 @dataclass(frozen=True)
 class Contents:
-    """Columns of a table in memory, of any package.
+    """Columns of a table in memory, made by any package.
 
     columns   arrays (n, ...), `Lists`, or arrays of objects: long strings, or arrays of different shapes
     others    columns that cannot be read, with their type in words
@@ -41,22 +41,22 @@ class Contents:
 
 
 def is_frame(what: Any) -> bool:
-    """Whether an object is a mapping of columns, a data frame or another table."""
+    """Whether an object is a table: a mapping of columns, a data frame or a table of a package."""
     return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
 
 
 def package_of(what: Any) -> str:
-    """Top-level package of an object's class, such as `pandas`."""
+    """Name of the top-level package that defines an object's class, such as `pandas`."""
     return type(what).__module__.partition(".")[0]
 
 
 def has_own_type(what: Any) -> bool:
-    """Whether predictions for an object have its type: a table of pandas, polars, pyarrow or astropy."""
+    """Whether predictions for an object are returned as a table of the same package."""
     return package_of(what) in ("pandas", "polars", "pyarrow") or hasattr(what, "colnames")
 
 
 def to_frame(columns: Mapping[str, Array], like: Any, rows: Array | None = None) -> Any:
-    """Make a table of the package of another table.
+    """Make a table with the package of the table `like`.
 
     rows   row of `like` for each new row; pandas keeps their index
     """
@@ -139,7 +139,7 @@ def _pandas_items(what: Any) -> dict[Any, Any]:
 
 
 def to_columns(name: str, values: Any) -> dict[str, Any]:
-    """Convert a column of any package: {name: column}, with several columns if it is nested.
+    """Convert a column of any package to {name: column}; a nested column gives several columns.
 
     A column that cannot be read is described by a string.
     """
@@ -184,7 +184,7 @@ def to_columns(name: str, values: Any) -> dict[str, Any]:
 
 
 def native(array: Array) -> Array | str:
-    """Numbers in native byte order and strings; other types in words."""
+    """Convert bytes to strings, and numbers to native byte order; describe other types in words."""
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8", "replace")
     if array.dtype.kind == "U":
@@ -202,7 +202,7 @@ def _tensor(values: Any) -> Array | str:
 
 
 def _arrow(name: str, values: Any) -> dict[str, Any]:
-    """Columns of an arrow array; arrays of fixed shape become arrays (n, ...)."""
+    """Columns of an arrow array; arrays that all have the same shape become an array (n, ...)."""
     arrow = arrow_package()
     kind, shape = values.type, list[int]()
     while arrow.types.is_fixed_size_list(kind):
@@ -247,7 +247,7 @@ def _is_none(value: Any) -> bool:
 
 
 def _objects(name: str, cells: Sequence[Any]) -> dict[str, Any]:
-    """Columns of Python objects: numbers, strings, lists, arrays, records or frames."""
+    """Columns from Python objects: numbers, strings, lists, arrays, records or frames."""
     filled = [cell for cell in cells if not _is_none(cell)]
     if all(isinstance(cell, NUMBERS) for cell in filled):
         if len(filled) == len(cells) and cells and not any(isinstance(cell, Decimal) for cell in cells):
@@ -273,7 +273,7 @@ def _decode(cell: str | bytes) -> str:
 
 
 def to_strings(texts: Sequence[str]) -> Array:
-    """Column of strings; long strings are stored as objects."""
+    """Make a column of strings; long strings are stored as Python objects."""
     if max(map(len, texts), default=0) <= MAX_NAME_CHARACTERS and not any(text.endswith("\0") for text in texts):
         return np.array(texts, str) if len(texts) else np.zeros(0, "U1")
     column = np.empty(len(texts), object)
@@ -282,7 +282,7 @@ def to_strings(texts: Sequence[str]) -> Array:
 
 
 def _nested(name: str, cells: Sequence[Any], filled: Sequence[Any]) -> dict[str, Any]:
-    """Columns `name.inner` of records, or of a frame for each sample."""
+    """Columns `name.inner`, from the records or from the frames of the samples."""
     keys = dict.fromkeys(key for cell in filled for key in (cell if isinstance(cell, Mapping) else cell.columns))
     listed = not isinstance(filled[0], Mapping) if filled else False
     made: dict[str, Any] = {}
@@ -301,7 +301,7 @@ def _item(cell: Any, key: Any) -> Any:
 
 
 def _arrays(name: str, cells: Sequence[Any]) -> Any:
-    """Lists, or arrays of two and more axes, of each sample; in words if they cannot be read."""
+    """Column of lists, or of arrays with two or more axes; a sentence if it cannot be read."""
     rows: list[Array] = []
     for cell in cells:
         if _is_none(cell):
@@ -376,7 +376,7 @@ def _flat(column: Any) -> Column | None:
 def open_contents(contents: Contents, path: Path | str, layout: Layout, observations: bool = False) -> TableFile:
     """Table of the columns for readers of events and series.
 
-    observations   arrays (n, m) are a list for each row, and never padded
+    observations   whether arrays (n, m) are lists of length m, which are never padded
     """
     found: TableFile
     columns = contents.columns

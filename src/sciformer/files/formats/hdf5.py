@@ -36,7 +36,7 @@ LABEL_COLUMNS = ("ttv", "is_signal_new")  # integers; only the last is always pr
 
 
 def h5py_package() -> Any:
-    """Import h5py, with all installed compression filters."""
+    """Import h5py and all installed compression filters."""
     h5py = require("h5py", "HDF5 files")
     with suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers more compression filters with h5py
@@ -158,7 +158,7 @@ class HDF5File(PaddedFile):
         raise self.error(message, hint="Write the table again with format='fixed', or as Parquet.")
 
     def _columns(self) -> None:
-        """Divide columns into single values and zero-padded lists (NAME_0, NAME_1, ...)."""
+        """Sort columns into single values and zero-padded lists (NAME_0, NAME_1, ...)."""
         self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and index of each entry
         self.single: dict[str, tuple[int, int]] = {}
         numbered: dict[str, dict[int, tuple[int, int]]] = {}
@@ -220,7 +220,7 @@ SPARE_BYTES = 1 << 20  # bytes to keep free on the disk
 
 
 class HDF5Writer(TableWriter):
-    """HDF5 writer: a growing dataset for each column, and NAME_lengths for lists."""
+    """HDF5 writer: a growing dataset for each column, and datasets NAME_lengths for lists."""
 
     tabular = False
 

@@ -1,4 +1,4 @@
-"""JSON lines: one JSON object per row."""
+"""JSON lines: a JSON object for each row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JSONLinesWriter(LineWriter):
 
 
 def _values(column: Column) -> list[Any]:
-    """Convert the entries of a column to JSON values."""
+    """Convert the entries of a column to values for JSON."""
     if isinstance(column, Lists):
         values, stops = _values(column.values), column.lengths.cumsum().tolist()
         return [values[stop - length : stop] for stop, length in zip(stops, column.lengths.tolist())]

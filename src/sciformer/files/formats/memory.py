@@ -119,7 +119,7 @@ def from_mapping(columns: Mapping[str, Any], path: Path | str) -> MemoryTable:
 
 
 def times_of(column: Any) -> Array:
-    """Days of an astropy Time or TimeDelta."""
+    """Convert a column of astropy Time or TimeDelta to days."""
     days = column.format in ("jd", "mjd", "btjd", "bkjd")
     return unmasked(column.jd if not hasattr(column, "mjd") else column.value if days else column.mjd)
 
@@ -144,7 +144,7 @@ def from_astropy(table: Any, path: Path | str, layout: Layout | None = None) -> 
 
 
 def read_ecsv(path: Path, layout: Layout) -> MemoryTable:
-    """Read an ECSV table with its units."""
+    """Read an ECSV table with the units of its columns."""
     tables = require("astropy.table", "ECSV files")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -22,7 +22,7 @@ MAX_STRING_CHARACTERS = 1000
 
 
 def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
-    """Write columns atomically to an .npz file; `packed` compresses it."""
+    """Write columns atomically to an .npz file; `packed` compresses the file."""
     make_folder(path.parent, advice)
     with atomic_write(path, advice) as partial, partial.open("wb") as file:
         (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)

@@ -29,7 +29,7 @@ class PaddedFile(TableFile):
     """Named arrays of h5py or NumPy, read as columns of values or of lists."""
 
     def fill(self, arrays: Mapping[str, Any]) -> None:
-        """Divide arrays into columns of lists and columns of values."""
+        """Sort arrays into columns of lists and columns of values."""
         self.arrays = dict(arrays)
         self.whole: dict[str, Array] = {}  # counts, as start offsets of the lists
         self.rows = self._rows()
@@ -59,7 +59,7 @@ class PaddedFile(TableFile):
         return max(counts, key=lambda rows: (counts[rows], rows), default=0)
 
     def _mask(self, name: str) -> str:
-        """Name of the mask or count of an array; "" if there is none."""
+        """Name of the array that is the mask, or the count, of an array; "" if there is none."""
         if self.layout.mask:
             return self.layout.mask
         before = name.rpartition(".")[0]
@@ -110,7 +110,7 @@ class PaddedFile(TableFile):
         return given
 
     def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
-        """Whether an array holds padded lists along its second axis."""
+        """Whether the second axis of an array holds lists that are padded to equal length."""
         if name == mask:
             return False
         if mask == ZEROS or (not mask and len(shape) == 3):
@@ -190,7 +190,7 @@ class PaddedFile(TableFile):
 
 
 def column(array: Any, name: str) -> Column:
-    """Convert an awkward array to a column of numbers or of lists."""
+    """Convert an awkward array to a column: numbers or lists."""
     ak = require("awkward", "ROOT files")
     layout = ak.to_layout(array)
     if type(layout).__name__ == "ListOffsetArray" and type(layout.content).__name__ == "NumpyArray":
@@ -253,7 +253,7 @@ LENGTHS = "_lengths"
 
 
 def flat_arrays(table: Table) -> dict[str, Array]:
-    """Convert columns to plain arrays; lists become flat values and NAME_lengths."""
+    """Convert columns to plain arrays: lists become their flat values and NAME_lengths."""
     made: dict[str, Array] = {}
     for name, column in table.items():
         made[name] = as_text(column.values if isinstance(column, Lists) else column)

@@ -15,14 +15,14 @@ from .base import Column, Format, Kind, Layout, TableFile, TablePart, TableWrite
 
 
 def arrow_package() -> Any:
-    """Import pyarrow with its Parquet and compute modules."""
+    """Import pyarrow with its modules for Parquet and computation."""
     for module in ("pyarrow.compute", "pyarrow.parquet"):
         require(module, "Parquet files")
     return require("pyarrow", "Parquet files")
 
 
 class ParquetFile(TableFile):
-    """Columns of a Parquet file; nested columns are named `outer.inner`."""
+    """Columns of a Parquet file; a nested column is named `outer.inner`."""
 
     form = "Parquet"
 
@@ -56,7 +56,7 @@ class ParquetFile(TableFile):
 
 
 def from_arrow(table: Any) -> dict[str, Column]:
-    """Columns of a pyarrow table, including nested columns."""
+    """Columns of a pyarrow table; nested columns become columns of their own."""
     arrays = {name: _whole(table.column(name)) for name in table.column_names}
     leaves = (leaf for field in table.schema for leaf in _leaves(field.name, field.type))
     return {name: _column(arrays, name) for name, kind in leaves if _kind(kind) is not None}
@@ -134,7 +134,7 @@ def _values(array: Any) -> Array:
 
 
 class ParquetWriter(TableWriter):
-    """Parquet writer: a row for each sample; lists and arrays become lists."""
+    """Parquet writer: a row for each sample; lists and arrays are stored as lists."""
 
     def __init__(self, path: Path, table: Table) -> None:
         self.arrow = arrow_package()
@@ -175,7 +175,7 @@ class ParquetWriter(TableWriter):
 
 
 def _written_type(kind: Any) -> Any:
-    """Original type of a column: Parquet files rename the values of lists."""
+    """Type of a column before it was written: Parquet renames the values inside lists."""
     arrow = arrow_package()
     if not _is_list(kind):
         return kind

@@ -52,7 +52,7 @@ class RootFile(TableFile):
         (self._branches if self.split else self._fields)()
 
     def _name(self) -> str:
-        """Name of the tree to read: `layout.tree`, or the only tree."""
+        """Name of the tree to read: `layout.tree`, or the only tree of the file."""
         kinds = self.file.classnames(recursive=True, cycle=False)
         names = [name for name, kind in kinds.items() if kind in TREES or kind in TUPLES]
         if self.layout.tree:
@@ -119,7 +119,7 @@ class RootFile(TableFile):
             raise self.error(message, hint="The file may be incomplete: download or write it again.") from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
-        """Read numbers directly from baskets; joining the arrays of uproot is slower."""
+        """Read numbers directly from the baskets, which is faster than to join the arrays of uproot."""
         meaning, offsets = branch.interpretation, branch.entry_offsets
         listed = type(meaning).__name__ == "AsJagged"
         inner = meaning.content if listed else meaning
@@ -176,7 +176,7 @@ def _headless(raw: Array, starts: Array, header: int) -> Array:
 
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
-    """Apply `work` to each item, in threads (in a worker process without threads)."""
+    """Apply `work` to each item in threads; in a worker process, one after the other."""
     count = min(MAX_THREADS, os.cpu_count() or 1, len(items))
     if count < 2 or parent_process() is not None:
         return [work(item) for item in items]
@@ -204,7 +204,7 @@ class RootWriter(TableWriter):
         self.tree = self.file.mktree(TREE_NAME, self.types)
 
     def _counted_together(self, table: Table) -> dict[str, list[str]]:
-        """Names of the lists that share a counter, by name prefix."""
+        """Names of the columns of lists that share a counter, by the prefix of their names."""
         lengths = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
         found: dict[str, list[str]] = {}
         for name in lengths:
@@ -217,7 +217,7 @@ class RootWriter(TableWriter):
         }
 
     def _rows(self, table: Table) -> dict[str, Any]:
-        """Branches by name; lists with a shared counter become records."""
+        """Values of each branch, by name; lists that share a counter become records."""
         rows = {branch: self._column(name, table[name]) for name, branch in self.branches.items()}
         for before, names in self.groups.items():
             fields = {self.branches[name].removeprefix(f"{before}_"): rows.pop(self.branches[name]) for name in names}
@@ -274,7 +274,7 @@ class RootWriter(TableWriter):
 
 
 def branch_names(names: Iterable[str]) -> dict[str, str]:
-    """Valid and unique branch name for each column name."""
+    """Branch name for each column name, valid in ROOT and unique."""
     made: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)

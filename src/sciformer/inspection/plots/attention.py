@@ -136,7 +136,9 @@ def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[
     shape, hint = "(H, N, M)", "Take one sample: weights[0]."
     if isinstance(weights, Mapping):
         if not weights:
-            raise UserError("there are no weights to draw", hint="Pass the Watch to the forward pass of the model.")
+            raise UserError(
+                "there are no attention weights to draw", hint="Pass the Watch to the forward pass of the model."
+            )
         blocks = {name: to_matrix(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
         return [[(f"{name}, head {h + 1}", w) for h, w in enumerate(heads)] for name, heads in blocks.items()]
     panels = [(f"head {h + 1}", w) for h, w in enumerate(to_matrix(weights, 3, "weights", shape, hint))]
@@ -178,7 +180,7 @@ def to_float64(weights: Any) -> Matrix:
 
 
 def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = "") -> Matrix:
-    """Convert weights to doubles; refuse empty arrays and wrong numbers of dimensions."""
+    """Convert weights to double precision; refuse empty arrays and other numbers of dimensions."""
     array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
@@ -187,7 +189,7 @@ def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = 
 
 
 def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labels, Labels]:
-    """Labels of rows and columns, checked against the shape."""
+    """Labels of rows and columns, checked against the shape of the weights."""
     if columns is None and shape[0] == shape[1]:
         columns = rows
     for name, labels, count in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
@@ -197,7 +199,7 @@ def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labe
 
 
 def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> tuple[float, float]:
-    """Ends of the colour map over all panels, ignoring non-finite values."""
+    """Lowest and highest value of the colour map for all panels; ignores non-finite values."""
     values = np.concatenate([panel[np.isfinite(panel)] for panel in panels])
     low = values.min(initial=0.0) if low is None else low
     high = values.max(initial=low) if high is None else high

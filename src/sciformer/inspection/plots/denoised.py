@@ -1,4 +1,4 @@
-"""Denoised series: input, prediction and truth."""
+"""Denoised series: plots of input, prediction and truth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
-    """Plot denoised series of some samples against the position (index, for patches)."""
+    """Plot some denoised series against the position; for patches, against the index."""
     dataset, objective = data.dataset(part), data.objective
     ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)

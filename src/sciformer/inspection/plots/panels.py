@@ -18,7 +18,7 @@ PANEL_INCHES = 4.0  # side of a full-size drawing
 
 
 def shrink(axes: Axes, side: float) -> None:
-    """Scale markers and lines to a panel of `side` inches."""
+    """Scale markers and lines of a plot to a panel of `side` inches."""
     part = min(1.0, side / PANEL_INCHES)
     for marks in axes.collections:
         if isinstance(marks, PathCollection):

@@ -33,13 +33,13 @@ LEGEND_LETTERS = 80  # letters in a line of the legend
 
 
 def new_axes() -> tuple[Figure, Axes]:
-    """New figure with one pair of axes."""
+    """Make a figure with a single pair of axes."""
     figure = new_figure()
     return figure, figure.subplots()
 
 
 def new_figure() -> Figure:
-    """Empty figure in the common size and layout."""
+    """Make an empty figure in the common size and layout."""
     return Figure(figsize=FIGURE_SIZE, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
@@ -77,7 +77,7 @@ def add_colour_bar(figure: Figure, drawn: ScalarMappable, axes: Axes, label: str
 
 
 def quiet_frame(axes: Axes) -> None:
-    """Draw a frame of two grey sides and a faint grid."""
+    """Draw only two sides of the frame, in grey, and a faint grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("0.7")
     axes.tick_params(labelsize=FONT_SIZE, length=2.5, color="0.7")
@@ -129,7 +129,7 @@ def ignore_missing_glyphs() -> Iterator[None]:
 
 
 def axis_label(what: str, unit: str = "") -> str:
-    """Axis label with its unit, if known."""
+    """Label of an axis: its quantity, and the unit if known."""
     return f"{what} in {unit}" if unit else what
 
 
@@ -139,5 +139,5 @@ def two_decimals(value: float) -> str:
 
 
 def name_in_words(name: str) -> str:
-    """Name of a metric in words: underscores become spaces."""
+    """Replace underscores in the name of a metric by spaces."""
     return name.replace("_", " ")

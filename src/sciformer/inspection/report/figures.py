@@ -165,7 +165,7 @@ def _reason_figures(
 
 
 def attention_section(page: Page, found: ReportData) -> None:
-    """Write the sections on attention and on masked tokens."""
+    """Write the sections on attention and on the prediction of masked tokens."""
     page.section("Attention")
     if found.data is None:
         page.text("Not shown: attention needs the data and the model.")
@@ -192,7 +192,7 @@ def attention_section(page: Page, found: ReportData) -> None:
 
 
 def reasons_section(page: Page, found: ReportData) -> None:
-    """Write the section on attribution, for classes and values."""
+    """Write the section on attribution, for models that predict classes or values."""
     if found.data is None or not has_single_answer(found.run.step, found.data):
         return
     page.section("Attribution")

@@ -159,7 +159,7 @@ class Page:
         )
 
     def facts(self, facts: Mapping[str, object]) -> None:
-        """Add names and values in two columns."""
+        """Add a table of two columns: names and values."""
         if not facts:
             raise UserError("the list of facts is empty")
         said = {name: _format_value(value) for name, value in facts.items()}
@@ -172,7 +172,7 @@ class Page:
 
     @contextmanager
     def details(self, summary: str) -> Iterator[None]:
-        """Context manager: fold all contents added inside it behind a summary."""
+        """Context manager: fold all contents added inside it under a summary line."""
         self._parts.append(f"<details>\n<summary>{_escape_html(summary)}</summary>")
         self._folds += 1
         try:
@@ -229,7 +229,7 @@ def _escape_html(text: str) -> str:
 
 
 def _is_numeric(cell: str) -> bool:
-    """Whether a cell is a number, empty, or stands for a number that is not known."""
+    """Whether a cell is a number, is empty, or says that a number is not known."""
     return cell == TOO_FEW or NUMBER_PATTERN.fullmatch(cell) is not None
 
 

@@ -61,7 +61,7 @@ def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
 
 
 def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
-    """Name and values of the plotted output."""
+    """Name and values of the model output to plot."""
     outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
     if "probabilities" in outputs:
         name = objective.curve or objective.classes[-1]
@@ -73,7 +73,7 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
 
 
 def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
-    """Write the section with its figure, or with `trouble`, why the figure is missing."""
+    """Write the section with its figure; or with `trouble`, the reason why there is no figure."""
     page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.evaluated)}")
     if along is None:
         page.text(trouble)

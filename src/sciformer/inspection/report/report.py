@@ -48,7 +48,7 @@ MAX_EVALUATED_TRAIN_SAMPLES = 1024  # samples to evaluate in train, if it is the
 
 
 class ReportData:
-    """Data, model and scores of a run for its report."""
+    """Data, model and scores of a run, as its report needs them."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.objective = run, run.recipe.objective  # from the recipe; with data, the fitted objective

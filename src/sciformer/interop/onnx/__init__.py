@@ -1,1 +1,1 @@
-"""Runs exported as ONNX graphs."""
+"""Export of runs as ONNX graphs."""

@@ -99,7 +99,7 @@ def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes]) -> dict[str, A
 
 
 def write_card(run: Run, about: Mapping[str, Any]) -> str:
-    """README of the exported graph."""
+    """Text of the README for the exported graph."""
     kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
     shapes = {one["name"]: f"({', '.join(map(str, one['shape']))})" for one in (*about["inputs"], *about["outputs"])}
     inputs = "".join(f"- `{one['name']}`: {one['type']} {shapes[one['name']]}\n" for one in about["inputs"])

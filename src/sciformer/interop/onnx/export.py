@@ -62,7 +62,7 @@ EXAMPLE_TOKENS = 7  # tokens of the traced example: neither 1 nor a typical widt
 
 
 def write_onnx(run: Run, folder: Folder) -> list[str]:
-    """Write a checked ONNX graph and its description; return notes."""
+    """Write an ONNX graph that was checked against the model, and its description; return notes."""
     _check_exportable(run)
     check_packages()
     inputs = graph_inputs(run)
@@ -104,7 +104,7 @@ def _check_close(apart: float, rounding: float) -> None:
 
 
 def files(run: Run) -> tuple[str, ...]:
-    """Names of the files of an export."""
+    """Names of the files that an export writes."""
     raw = [input_name(run, name, RAW_NAME) for name, one in graph_inputs(run).items() if one.raw is not None]
     return (*FILE_NAMES, *raw, *export_files(run))
 
@@ -264,7 +264,7 @@ def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
 
 
 class _ChosenColumns(nn.Module):
-    """Preprocessing with only the columns in `names` (column -> name of the output)."""
+    """Preprocessing that returns only the columns in `names` (column -> name of the output)."""
 
     def __init__(self, module: nn.Module, names: dict[str, str]) -> None:
         super().__init__()

@@ -44,12 +44,12 @@ def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
 
 
 def exported_tokens(run: Run) -> dict[str, Exportable]:
-    """Tokens of a run by stream; refuse tokens without export support."""
+    """Tokens of a run, by stream; refuse tokens that cannot be exported."""
     return {name: Exportable.require(tokens, "`--format onnx`") for name, tokens in run.assembly.tokens.items()}
 
 
 def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
-    """Results of `make` by stream; with a single stream, its result alone."""
+    """Results of `make`, by stream; for a single stream, only its result."""
     made = {stream: make(stream) for stream in run.assembly.tokens}
     return made if len(made) > 1 else next(iter(made.values()))
 
@@ -60,7 +60,7 @@ def input_name(run: Run, stream: str, column: str) -> str:
 
 
 def export_files(run: Run) -> dict[str, str]:
-    """Texts of additional files of the tokens, by name; for example a vocabulary."""
+    """Further files that the tokens export, as {name: text}; for example a vocabulary."""
     return {
         input_name(run, stream, name): text
         for stream, tokens in run.assembly.tokens.items()
@@ -98,12 +98,12 @@ class StreamInputs(NamedTuple):
         return tokens if self.most is None else min(tokens, self.most)
 
     def make(self, samples: int, tokens: int, seed: int) -> Columns:
-        """Random inputs by name, with at most `tokens` tokens per sample."""
+        """Random inputs by name, with at most `tokens` tokens in each sample."""
         made = make_inputs(self.columns, samples, tokens, seed, filled=self.filled is not None)
         return {self.names[name]: column for name, column in made.items()}
 
     def view(self, given: Columns) -> StreamView:
-        """Convert inputs to a StreamView; grids are complete, row by row."""
+        """Convert inputs to a `StreamView`; a grid has all its tokens, row by row."""
         columns = {name: given[self.names[name]] for name in self.columns}
         if self.filled is None:
             return StreamView(columns, given[self.names[VALID_NAME]])
@@ -122,7 +122,7 @@ def checked_sizes(streams: Inputs) -> Iterator[tuple[int, dict[str, int]]]:
 
 
 def graph_inputs(run: Run) -> Inputs:
-    """Inputs of the graph by stream."""
+    """Inputs of the exported graph, by stream."""
     found = {}
     for stream in run.assembly.tokens:
         columns, raw = example_columns(run, stream), exported_tokens(run)[stream].preprocessing_module()

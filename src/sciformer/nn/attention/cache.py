@@ -119,7 +119,7 @@ class Cache:
 
     @property
     def has_memory(self) -> bool:
-        """Whether the keys and values of the memory are already stored."""
+        """Whether keys and values of the encoder's output are already stored."""
         return bool(self.blocks) and self.blocks[0].memory is not None
 
     def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:

@@ -1,4 +1,4 @@
-"""Linformer: attention to a few mixtures of keys and values, in linear time."""
+"""Linformer: attention to a few learned mixtures of keys and values, in linear time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Compress(nn.Module):
             nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures have the variance of keys and values
 
     def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mixtures (B, G, count, E) of keys and values (B, G, N, E).
+        """Project keys and values (B, G, N, E) along the tokens to (B, G, count, E).
 
-        Here E is the width of a head, and G is the number of key-value heads.
+        Here E is the width of a head, G the number of key-value heads, and `count` the number of projected tokens.
 
         at     (B or 1, N, A) coordinates of the tokens on A axes
         valid  (B, N) mask of real tokens; None means that all are real
@@ -57,7 +57,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error: `compress` cannot be combined with another option, named in `what`."""
+    """Error: the option `compress` cannot be combined with `what`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 

@@ -133,7 +133,7 @@ class Global(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Combination(Pattern):
-    """Abstract combination of two rules."""
+    """Abstract combination of two patterns."""
 
     first: Pattern
     second: Pattern
@@ -157,13 +157,13 @@ class Combination(Pattern):
 
 
 class Both(Combination):
-    """Intersection of two rules: pairs allowed by both rules."""
+    """Intersection of two patterns: pairs that both patterns allow."""
 
     sign, combine, farther = " & ", operator.and_, min
 
 
 class Either(Combination):
-    """Union of two rules: pairs allowed by at least one rule."""
+    """Union of two patterns: pairs that at least one pattern allows."""
 
     sign, combine, farther = " | ", operator.or_, max
 
@@ -249,7 +249,7 @@ class Sight:
         return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Value of `make()`, cached under `key` (not cached while torch.compile traces)."""
+        """Value of `make()`, cached under `key`; not cached while torch.compile traces."""
         if torch.compiler.is_compiling():  # sizes in a key would cause a recompilation for every length
             return make()
         if key not in self.prepared:

@@ -61,7 +61,7 @@ def unravel(place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def square(i: Tensor) -> Tensor:
-    """Triangle index (n, n) of each pair of positions i (n,); symmetric."""
+    """Index of each pair of positions i (n,) in the triangle: (n, n), symmetric."""
     high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
     return high * (high + 1) // 2 + low
 

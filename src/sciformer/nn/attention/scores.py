@@ -16,12 +16,12 @@ from ...errors import UserError, one_of
 
 
 class Score(nn.Module):
-    """Abstract alignment score of queries and keys (default: scale * q k^T)."""
+    """Abstract score that compares queries with keys (default: scale * q k^T)."""
 
     fused: bool = True
 
     def query(self, q: Tensor) -> Tensor:
-        """Query prepared for the comparison."""
+        """Prepare queries for the comparison with keys."""
         return q
 
     def key(self, k: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Trunk(nn.Module):
         return self.lay(x, valid, at, watch, **more)
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
-        """Run the blocks over tokens in the layout of this class."""
+        """Run the blocks over the tokens, in the layout that this trunk needs."""
         raise NotImplementedError
 
 

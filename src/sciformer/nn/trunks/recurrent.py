@@ -192,7 +192,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Three token orders of a padded batch: original, real tokens first, reversed."""
+    """Three orders of the tokens of a padded batch: original, real tokens first, reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid

@@ -131,7 +131,7 @@ class RecurrentDecoder(nn.Module):
 
 
 class Memory:
-    """Memory of a recurrent decoder, with keys prepared once for all steps."""
+    """Encoder output that a recurrent decoder attends to, with keys computed once for all steps."""
 
     def __init__(self, decoder: RecurrentDecoder, memory: Tensor, valid: Valid) -> None:
         check_layout(memory, valid)
@@ -145,7 +145,7 @@ class Memory:
         self.keys = self.values if self.score is None else self.score.key(self.values)
 
     def chosen(self, index: Tensor) -> Memory:
-        """Memory of the samples with indices `index` (B,)."""
+        """Memory of some samples, with indices `index` (B,)."""
         other = copy.copy(self)
         other.mean, other.values, other.keys = (x.index_select(0, index) for x in (self.mean, self.values, self.keys))
         other.valid = None if self.valid is None else self.valid.index_select(0, index)
@@ -162,7 +162,7 @@ class Memory:
 
 
 class RecurrentDecoderOptions(RecurrentOptions):
-    """Options of a recurrent decoder in an encoder-decoder."""
+    """Options of the recurrent decoder in an encoder-decoder model."""
 
     score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
     """Alignment score of the attention to the source (default: additive). none: no attention; only the initial state of

@@ -44,7 +44,7 @@ class ResidualUnit(nn.Module):
 
 
 def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
-    """Convolution, batch norm and relu: relu(BatchNorm(conv(x))), 0 at padding."""
+    """Apply convolution, batch norm and relu: relu(BatchNorm(conv(x))), 0 at padding."""
     y = F.relu(norm(conv(x).transpose(1, 2), real), inplace=True).transpose(1, 2)
     return y if real is None else y.masked_fill(~real[:, None], 0)
 

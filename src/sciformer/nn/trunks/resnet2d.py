@@ -164,7 +164,7 @@ class Inside:
         self.real = self._grown()
 
     def shrunk(self, stride: Pair) -> Tensor | None:
-        """Mask of the pixels after a layer with this stride."""
+        """Mask of the pixels inside the image, after a layer with this stride."""
         if stride != (1, 1):
             self.left = self.left[0] // stride[0], self.left[1] // stride[1]
             self.real = self._grown()
@@ -177,7 +177,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and later stages; their product is `side`."""
+    """Strides of stem, pooling and later stages, whose product is `side`."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)

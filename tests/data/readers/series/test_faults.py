@@ -268,3 +268,18 @@ def test_times_that_are_missing_are_no_words(tmp_path, missing):
     known = [row.replace(f",{missing},", f",{place},") for place, row in enumerate(rows)]
     (tmp_path / "b.csv").write_text("\n".join(["id,time,mag", *rows[:300], *known[300:]]))
     assert read(tmp_path / "b.csv")[1][0].startswith("300 of 600 points")
+
+
+@pytest.mark.parametrize("form", ["lists", "rows"])
+def test_new_files_need_no_labels(form, tmp_path):
+    """The label of the recipe is needed for training and evaluation, not for predictions."""
+    rows = objects()
+    columns = examples.long(rows) if form == "rows" else {name: [row[name] for row in rows] for name in rows[0]}
+    unlabelled = write(tmp_path / "new.parquet", {name: one for name, one in columns.items() if name != "type"})
+    recipe = section(label="type", id="objectId")
+    found = whole(recipe.read([unlabelled]))
+    assert "label" not in found
+    assert rows_of(found) == len(rows)
+    assert "label" in whole(recipe.read([write(tmp_path / "old.parquet", columns)]))
+    with refuses("type", key="data.label"):
+        section(unlabelled, label="type", id="objectId", split=ALL).open()

@@ -24,7 +24,7 @@ PREFIX = re.compile(r".*[_.]")
 
 
 class Objects(BaseModel):
-    """Objects in lists, each of which becomes a sample."""
+    """Objects in the lists of events, such as jets; each object becomes a sample."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -38,20 +38,20 @@ class Objects(BaseModel):
     """Column, beside `index`, with the place of each member in the lists of `members` (default: the same place)."""
 
     def view(self, file: TableFile) -> TableFile:
-        """The file with a row for each object instead of each event."""
+        """View of the file with a row for each object instead of each event."""
         return ObjectFile(file, self)
 
 
 def prefix_of(name: str) -> str:
-    """Beginning of a column name up to its last underscore or dot."""
+    """Prefix of a column name, up to its last underscore or dot."""
     match = PREFIX.match(name)
     return match[0] if match else ""
 
 
 class ObjectFile(TableFile):
-    """View of a file of events with a row for each object.
+    """View of an event file as a table with one row per object, for example per jet.
 
-    The columns `row` and `object` hold the number of the event in the file, and of the object in its event.
+    `row` is the number of the event in the file. `object` is the number of the object in its event.
     """
 
     def __init__(self, inner: TableFile, objects: Objects) -> None:
@@ -64,7 +64,7 @@ class ObjectFile(TableFile):
         counted = [name for name, kind in inner.columns.items() if kind == "list" and name.startswith(objects.of)]
         if not counted:
             collections = {prefix_of(name) for name, kind in inner.columns.items() if kind == "list"} - {""}
-            message = f"data.objects.of is {objects.of!r}, but no list of {self.path} begins so"
+            message = f"data.objects.of is {objects.of!r}, but no column of lists in {self.path} has this prefix"
             raise self.error(message, nearest(objects.of, sorted(collections)), "data.objects.of")
         lists = inner.read(counted[:1], 0, inner.rows)[counted[0]]
         assert isinstance(lists, Lists)
@@ -117,7 +117,7 @@ class ObjectFile(TableFile):
         return made
 
     def _owners(self, table: Table, first: int, start: int, stop: int) -> tuple[Array, Array, Array]:
-        """Members of the objects start .. stop - 1 in order, event of each member, lengths of the lists."""
+        """Members of the objects start .. stop - 1 in order, the event of each member, and list lengths."""
         column = table[self.objects.index]
         assert isinstance(column, Lists)
         number, events = self._integers("index", column), np.repeat(np.arange(len(column)), column.lengths)
@@ -125,8 +125,8 @@ class ObjectFile(TableFile):
         if (wrong := number >= np.diff(firsts)[events]).any():
             event = int(events[wrong.argmax()])
             have = int(firsts[event + 1] - firsts[event])
-            message = f"`{self.objects.index}` has the number {number[wrong.argmax()]} in event {first + event} of"
-            words = f"{message} {self.path}, which has {have} objects {self.objects.of}..."
+            message = f"`{self.objects.index}` refers to object {number[wrong.argmax()]} in event {first + event} of"
+            words = f"{message} {self.path}, but the event has only {have} objects (columns {self.objects.of}...)"
             raise self.error(words, key="data.objects.index")
         owner = np.where(number >= 0, firsts[events] + number, -1)
         order = np.argsort(owner, kind="stable")
@@ -134,7 +134,7 @@ class ObjectFile(TableFile):
         return order, events, np.bincount(owner[order] - start, minlength=stop - start).astype(np.int64)
 
     def _flat(self, name: str, column: Lists, table: Table, events: Array, first: int) -> Array:
-        """Place of each member in the values of a column."""
+        """Index of each member's entry in the values of a column."""
         index, at = table[self.objects.index], table.get(self.objects.at)
         assert isinstance(index, Lists)
         if at is None or (name.startswith(self.beside) and not name.startswith(self.members)):

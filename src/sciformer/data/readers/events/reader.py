@@ -114,7 +114,7 @@ class EventFiles(FileSet):
         return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Copy for renamed columns, without their formulas.
+        """Copy of the section for files with renamed columns, whose formulas are dropped.
 
         It has no `classes` if the column `label` is renamed.
         """
@@ -173,7 +173,7 @@ class EventFiles(FileSet):
         return np.max(lists, 0) == 0 if lists and self.empty == "drop" else None
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Refuse a part if all files or all samples of a class are left out."""
+        """Refuse a part in which all files, or all samples of a class, are left out."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
@@ -311,7 +311,7 @@ class Plan(FilePlan):
     # Which columns are read
 
     def _returned_columns(self, file: TableFile, table: Table) -> dict[str, Column]:
-        """Columns to return, without the class and the weight."""
+        """Columns for the samples, without the columns of class and weight."""
         names = [*file.columns, *self.new] if self.names is None else [*self.names, *self.wishes]
         return {name: table[name] for name in dict.fromkeys(names) if name in table}
 
@@ -337,7 +337,7 @@ class Plan(FilePlan):
         return table
 
     def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: purpose, for error messages}, and optional columns."""
+        """Required columns {name: purpose, for error messages}, and names of optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -441,7 +441,7 @@ def _single(column: Column, key: str | None, path: Path, what: str = "") -> Arra
 
 
 def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
-    """List lengths of the selected rows; equal `lengths` arrays are gathered once."""
+    """Lengths of the lists in the selected rows, by column; columns that share `lengths` still share it."""
     known: dict[int, Array] = {}
     return {
         name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))

@@ -48,7 +48,7 @@ class Reweight(BaseModel):
         return self
 
     def learn(self, label: Array, x: Array, y: Array, weight: Array) -> Weights:
-        """Fit the weights to samples (n,) of the training part."""
+        """Learn the weights from samples (n,) of the training part."""
         names = np.unique(label)
         if self.to != FLAT:
             known = [FLAT, *map(str, names)]
@@ -84,7 +84,7 @@ class Reweight(BaseModel):
             factor[over] = self.cap
 
     def bins(self, x: Array, y: Array) -> Array:
-        """Bin number of each sample, -1 outside the edges."""
+        """Bin number of each sample; -1 outside the bin edges."""
         places = []
         for values, edges in ((x, self.x_edges), (y, self.y_edges)):
             place = np.searchsorted(edges, values, side="right") - 1
@@ -109,7 +109,7 @@ class Weights:
     outside: int
 
     def of(self, label: Array, x: Array, y: Array) -> Array:
-        """Weights of samples; 0 outside the edges and for unknown classes."""
+        """Weights of samples; 0 for samples outside the bin edges or of an unknown class."""
         bins = self.section.bins(x, y)
         place = np.minimum(np.searchsorted(self.names, label), len(self.names) - 1)
         known = (bins >= 0) & (self.names[place] == label)

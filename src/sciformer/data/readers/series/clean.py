@@ -70,7 +70,7 @@ def _check_lengths(name: str, lengths: Array, times: Array, table: Mapping[str, 
 def _filter_points(
     points: dict[str, Array], sample: Array, rules: Rules, counts: Counts
 ) -> tuple[dict[str, Array], Array]:
-    """Filter the points, and convert columns to their final types."""
+    """Drop bad points, and convert columns to their final types."""
     counts["points"] += len(sample)
     made = {"time": numbers(points["time"], np.float64), "value": numbers(points["value"], np.float32)}
     keep = np.isfinite(made["time"]) & np.isfinite(made["value"])
@@ -167,13 +167,13 @@ def _mean(points: dict[str, Array], new: Array) -> dict[str, Array]:
 
 
 def numbers(values: Array, kind: Any) -> Array:
-    """Convert to a dtype; overflow becomes infinite, without a warning."""
+    """Convert values to a dtype; overflow becomes infinite, without a warning."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(values, kind)
 
 
 def truths(values: Any) -> Array:
-    """Convert flags to booleans; nonzero numbers and `<`, `true`, `yes`, ... are true."""
+    """Convert flags to booleans: nonzero numbers and words such as `<`, `true`, `yes` become True."""
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0
@@ -190,7 +190,7 @@ def _listed(codes: tuple[float, ...]) -> str:
 
 
 def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whose: str = "") -> list[str]:
-    """Notes on points and objects left out, sorted or merged."""
+    """Notes on the points and objects that were left out, sorted or merged."""
     points = found["points"]
     merged = {"mean": "their mean is taken", "first": "the first is taken", "keep": "kept"}[rules.same_time]
     errors = "left out" if rules.bad_errors == "drop" else "kept, the error unknown (NaN)"

@@ -29,7 +29,7 @@ DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 
 
 
 def form_of(path: Path) -> Format:
-    """Format of a file of light curves, by its first bytes."""
+    """Format of a file of light curves, recognised from its first bytes."""
     found, begin = recognise(path)
     if found is not None and found.name in FORMATS:
         return found
@@ -47,15 +47,18 @@ def form_of(path: Path) -> Format:
     return known["CSV"]
 
 
-def open_curves(path: Path, given: Names, layout: Layout = LAYOUT) -> CurveFile:
-    """Open the first table with times and values in a file of any format."""
+def open_curves(path: Path, given: Names, layout: Layout = LAYOUT, optional: Sequence[str] = ()) -> CurveFile:
+    """Open the first table with times and values in a file of any format.
+
+    optional   roles whose column, named by the recipe, may be missing in the file
+    """
     if isinstance(path, MemoryFile):
-        return CurveFile(path.open_table(layout, observations=True), given)
+        return CurveFile(path.open_table(layout, observations=True), given, optional)
     form, trouble = form_of(path), list[UserError]()
     file = opened(path, layout) if form.name == "Parquet" else open_file(path, layout, form)
     for table in file.tables():
         try:
-            return CurveFile(table, given)
+            return CurveFile(table, given, optional)
         except UserError as error:
             trouble.append(error)
     raise trouble[0]
@@ -83,7 +86,7 @@ class Objects:
         self.label = found[0] if found and given.label != NONE else ""
 
     def get(self, name: str, ids: Array) -> Array:
-        """A column for these objects; NaN or "" for objects missing in the table."""
+        """Values of a column for the objects with these ids; NaN or "" if the table lacks an object."""
         column, place = self.columns[name], np.array([self.rows.get(one, -1) for one in ids.tolist()], np.int64)
         lacking = place < 0
         if not lacking.any():
@@ -102,7 +105,7 @@ class CurveFile:
     edges    objects at which reading can start without decompressing earlier objects
     """
 
-    def __init__(self, table: TableFile, given: Names) -> None:
+    def __init__(self, table: TableFile, given: Names, optional: Sequence[str] = ()) -> None:
         self.path, self.layout, self.columns, self._header = table.path, table.layout, table.kinds, table.header
         self._memory = table if isinstance(table, MemoryTable) else None
         if not table.rows:
@@ -113,6 +116,8 @@ class CurveFile:
         header = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
         self.header_roles = {role: found[0] for role, found in header.items() if found}
         """Roles given by the file header: role -> name of the header value."""
+        missing = [role for role in optional if not find(getattr(given, role), [*table.kinds, *table.header])]
+        given = replace(given, **{role: NONE for role in missing if getattr(given, role)})
         try:
             self.names = resolve(table.kinds, replace(given, **dict.fromkeys(self.header_roles, NONE)), table.path)
         except UserError as error:
@@ -131,12 +136,12 @@ class CurveFile:
         self.spelled = self._has_letter_bands()
 
     def error(self, message: str, hint: str = "", key: str | None = None) -> UserError:
-        """A `UserError` with the file as a field."""
+        """A `UserError` with the path of the file."""
         return column_error(self.path, message, hint, key)
 
     @property
     def table(self) -> TableFile:
-        """The underlying table; each process opens its own handle."""
+        """The file as a table; each process opens its own handle."""
         return opened(Path(self.path), self.layout) if self._memory is None else self._memory
 
     @property
@@ -200,7 +205,7 @@ class CurveFile:
         return {name: column for name, column in found.items() if isinstance(column, np.ndarray)}
 
     def of_object(self, name: str) -> bool:
-        """Whether a column has one value per object."""
+        """Whether a column has one value for each object."""
         return not self.kinds[name].listed and (self.listed or name in self.header or self.steady(name))
 
     def steady(self, name: str) -> bool:
@@ -268,7 +273,7 @@ class CurveFile:
         return np.array([str(given).strip()])
 
     def _bands(self, band: Column, time: Column, start: int) -> Column:
-        """Band of each point, from lists, strings of letters, or one name per object."""
+        """Band of each point, from lists, from strings of letters, or from a name for each object."""
         assert isinstance(time, Lists)
         if isinstance(band, Lists):
             return Lists(words(band.values), band.lengths)
@@ -284,7 +289,7 @@ class CurveFile:
         return Lists(np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1"), time.lengths)
 
     def _has_letter_bands(self) -> bool:
-        """Whether the first rows have bands as strings with one letter per observation."""
+        """Whether bands are strings with a letter per observation, judged by the first rows."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))

@@ -105,7 +105,7 @@ def _number_objects(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
 def _columns_of_arrays(
     time: Any, points: Mapping[str, Any], id: Any, label: Any, meta: Mapping[str, Any] | Sequence[str]
 ) -> dict[str, Column]:
-    """Columns from the arrays of one object, or of a list of objects."""
+    """Make columns from the arrays of one object, or from a list of objects."""
     one = not len(time) or not np.ndim(time[0])
     if points["value"] is None:
         raise UserError("`value` is missing", hint="Call read_series(time, value, error, band).")
@@ -132,14 +132,14 @@ def _columns_of_arrays(
 
 
 def _per_point(entry: Any, count: int) -> Any:
-    """One value per point, from a string with a letter per point or a single value."""
+    """Value for each point, from a string with a letter per point or from a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)
 
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
-    """Write a table of samples to a Parquet file, a row per object."""
+    """Write a table of samples to a Parquet file, with a row for each object."""
     path = Path(path).expanduser()
     check_name(path, (".parquet",))
     if path.exists() and not overwrite:

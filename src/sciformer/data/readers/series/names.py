@@ -63,7 +63,7 @@ class Names:
     quality: str = ""
 
     def used(self) -> dict[str, str]:
-        """Roles with a column, and the name of the column."""
+        """Roles that have a column, and the name of this column."""
         return {role: name for role, name in vars(self).items() if name}
 
 
@@ -73,7 +73,7 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Matching columns of a name: exactly, else ignoring case, else by inner name."""
+    """Columns that match a name: exactly, else ignoring case, else by inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -147,7 +147,7 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
 
 
 def error_of(value: str, names: Iterable[str]) -> str:
-    """Column with the errors of a column of values; empty if there is none."""
+    """Name of the column with the errors of the column `value`; empty if there is none."""
     known = {plain(name): name for name in names}
     own = plain(value)
     ends = [f"{own}{end}" for end in ("err", "error", "sigma", "unc", "uncertainty", "std", "errs")]
@@ -157,7 +157,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Columns with a common name; earlier names in `usual` take precedence."""
+    """Columns whose name is in `usual`; names earlier in `usual` come first."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 
@@ -167,7 +167,7 @@ def _prefix(name: str) -> str:
 
 
 def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path | str) -> str:
-    """Name of the time column; columns of lists are preferred to single numbers."""
+    """Name of the time column; columns of lists are preferred to columns of single numbers."""
     inside = [name for name in names if not nest or _prefix(name) == nest]
     found = hits(TIME, [name for name in inside if kinds[name].listed]) or hits(TIME, inside)
     if len(found) == 1:
@@ -193,7 +193,7 @@ def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], p
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """Column of the values; prefers columns with errors, then fluxes."""
+    """Column of the values; columns with errors are preferred, then fluxes."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:

@@ -71,18 +71,18 @@ class SeriesFiles(FileSet):
     """Column of the object id. For this and the next keys: `none` if there is no column, `outer.inner` for a nested
     column (default: the column with a common name)."""
     time: str = ""
-    """Column of the times (default: by common names)."""
+    """Column of the times (default: a column with a common name)."""
     value: str = ""
-    """Column of the magnitudes or fluxes (default: by common names)."""
+    """Column of the magnitudes or fluxes (default: a column with a common name)."""
     error: str = ""
-    """Column of the uncertainties of the values (default: by common names)."""
+    """Column of the uncertainties of the values (default: a column with a common name)."""
     band: str = ""
-    """Column of the bands: a name for each point, a string with a letter for each point, or a name for the object
-    (default: by common names)."""
+    """Column of the bands: the band of each point, a string with one letter per point, or one band for the object
+    (default: a column with a common name, such as `band` or `filter`)."""
     limit: str = ""
-    """Column of flags, true for upper limits (default: by common names)."""
+    """Column of flags, true for upper limits (default: a column with a common name)."""
     label: str = ""
-    """Column of the class of an object (default: by common names)."""
+    """Column of the class of an object (default: a column with a common name)."""
     quality: str = ""
     """Column of quality flags: points with a flag other than 0 are left out (default: none)."""
     meta: list[str] = Field(default_factory=list)
@@ -132,6 +132,7 @@ class SeriesFiles(FileSet):
             Objects(find_files([self.objects], "a table of objects")[0], given) if there else None,
             replace(LAYOUT, tree=self.table, names=tuple(self.columns), renames=self.state.get("renames", {})),
             tuple(self.state.get("truth", ())) if training else (),
+            optional=() if training else ("label",),
         )
 
     def rows_per_scan(self) -> int:
@@ -191,6 +192,7 @@ class Plan(FilePlan):
     truth    columns that every object must have; objects without them are left out
     limits   whether to return the column `limit`, also for files without it
     marks    whether curves with too few points are kept and counted
+    optional roles whose column, named by the recipe, may be missing
     """
 
     given: Names
@@ -203,6 +205,7 @@ class Plan(FilePlan):
     truth: tuple[str, ...] = ()
     limits: bool = False
     marks: bool = False
+    optional: tuple[str, ...] = ()
     keeps_files: ClassVar[bool] = True
 
     def load(self, scan: Scan, rows: Rows) -> Table:
@@ -214,7 +217,7 @@ class Plan(FilePlan):
         return table if rows.kept is None else select(table, rows.kept)
 
     def open(self, path: Path) -> CurveFile:
-        return open_curves(path, self.given, self.layout)
+        return open_curves(path, self.given, self.layout, self.optional)
 
     def scan_rows(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
         table = self._table(file, tag, start, stop, counts)
@@ -261,7 +264,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _further_columns(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Further columns to return, with their names in the file ("" if in `objects`)."""
+        """Names of further columns to return, with their names in the file ("" if in `objects`)."""
         kinds, roles = file.kinds, {*file.names.used(), *file.header_roles, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):

@@ -121,7 +121,7 @@ def _autoencoder(
 def _with_position_table(
     weights: Mapping[str, Tensor], name: str, trunk: Any, tokens: Patches, notes: list[str]
 ) -> dict[str, Tensor]:
-    """Add the table of sinusoidal positions to weights without learned positions."""
+    """Add the table of sinusoidal positions if the weights have no learned positions."""
     if name in weights:
         return dict(weights)
     notes.append(POSITION_NOTE)

@@ -72,20 +72,20 @@ def convert_decoder(tensors: dict[str, Tensor]) -> None:
 
 
 def restore_decoder(tensors: dict[str, Tensor]) -> None:
-    """Invert `convert_decoder`."""
+    """Undo `convert_decoder`: decoder weights with their original names and shapes."""
     table, first = tensors[PLACES], tensors.pop(FIRST_PLACE)
     tensors[PLACES] = torch.cat([table[:1] + first, table])[None]
     tensors[HIDDEN] = tensors[HIDDEN][None, None]
 
 
 def decoder_section(model: Any) -> Any:
-    """Copy the section `model` with width, depth and heads of the decoder."""
+    """Copy of the section `model` with width, depth and heads of the decoder."""
     size = {"dim": model.decoder_dim or model.dim, "depth": model.decoder_depth}
     return model.model_copy(update={**size, "heads": model.decoder_heads or model.heads})
 
 
 def decoder_links(names: WeightNames, model: Any) -> list[WeightMap]:
-    """Weight map of the decoder: our names and the original names."""
+    """Weight map of the decoder: names in Sciformer and in the original."""
     decoder = decoder_section(model)
     return [
         WeightMap(f"{DECODER}.hidden", (HIDDEN,)),

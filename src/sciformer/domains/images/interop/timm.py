@@ -55,12 +55,12 @@ ARGUMENTS_IN_WEIGHTS |= {"qkv_bias", "init_values", "no_embed_class"}
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether the weights are named like a vision transformer of timm."""
+    """Whether the weights have the names of a vision transformer of timm."""
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
 def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """Multiply LayerScale into the weights; refuse models with unsupported parts."""
+    """Multiply the factors of LayerScale into the weights; refuse unsupported parts."""
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:

@@ -156,7 +156,7 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
-    """Invert `convert_weights`.
+    """Undo `convert_weights`.
 
     The class token gets the position of the first patch.
     """
@@ -168,7 +168,7 @@ def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
-    """Weight map of the encoder: our names and the original names."""
+    """Weight map of the encoder: names in Sciformer and in the original."""
     return [
         WeightMap(CLASS_TOKEN, (names.token,)),
         WeightMap(POSITION_WEIGHT, (names.places,)),

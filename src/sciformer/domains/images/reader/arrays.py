@@ -53,7 +53,7 @@ Contents = tuple[dict[str, StoredArray], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """Array file: names, shapes and dtypes of its arrays, and header keywords."""
+    """File with arrays: their names, shapes and dtypes, and keywords of the header."""
 
     path: Path
     form: str
@@ -84,7 +84,7 @@ def _native(found: Array) -> Array:
 
 
 def open_arrays(path: Path) -> ArrayFile:
-    """Open an array file; the format is detected from its first bytes."""
+    """Open a file with arrays; its format is detected from its first bytes."""
     if isinstance(path, MemoryFile):
         with _contents(path, MEMORY) as (arrays, _):
             return ArrayFile(path, MEMORY, {name: stored.info for name, stored in arrays.items()})

@@ -177,7 +177,7 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
 
 
 def _plain(image: Any) -> Any:
-    """Convert a picture to a supported Pillow mode."""
+    """Convert a picture to a Pillow mode that the reader supports."""
     target = PILLOW_MODES[image.mode][0]
     return image.convert(target) if target and image.mode != target else image
 

@@ -124,7 +124,7 @@ def _images_below(folder: Path) -> list[Path]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file name has the suffix of a table, or a table in memory has file names in place of arrays."""
+    """Whether a file name has the suffix of a table, or a table in memory lists names of image files."""
     if isinstance(path, MemoryFile):
         return not any(has_pixels(column) for column in path.columns.values()) and bool(_path_column(_flat(path)))
     return bare_suffix(path) in TABLE_SUFFIXES
@@ -171,7 +171,7 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
-    """Name of the class column: `given` or a usual name; otherwise an empty string."""
+    """Name of the class column: `given` or a usual name; else an empty string."""
     if given:
         one_of(f"data.label, {what},", given, columns, key="data.label")
         return given

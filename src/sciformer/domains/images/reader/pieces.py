@@ -63,7 +63,7 @@ def _first_with(one: ImageSet, channels: int) -> str:
 
 
 class ImageChunks:
-    """Images read chunk by chunk: mixed for training, or in order."""
+    """Images read chunk by chunk: in mixed order for training, else in order."""
 
     def __init__(
         self, parts: Sequence[tuple[ImageSet, Array]], form: ImageFormat, mixed: bool, notes: list[str]
@@ -90,13 +90,13 @@ class ImageChunks:
 
     @property
     def rows(self) -> Array | None:
-        """Rows of the images in a table in memory."""
+        """Rows of the images, if they are in a table in memory; else None."""
         if len(self.sets) != 1 or not isinstance(self.sets[0].path, MemoryFile):
             return None
         return np.concatenate([rows for some in self.pieces for _, rows in some])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Column of all images if known without decoding; otherwise None."""
+        """Column of all images if known without decoding; else None."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
         if lists or name not in self.columns:
@@ -104,7 +104,7 @@ class ImageChunks:
         return np.concatenate([self._column(name, some) for some in self.pieces])
 
     def blanks(self) -> tuple[int, int]:
-        """Numbers of non-finite pixels and of affected images; reads all images."""
+        """Numbers of non-finite pixels and of images with such pixels; reads all images."""
         if self.form.dtype.kind != "f":
             return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]

@@ -134,14 +134,14 @@ class ImageFiles(FileSet):
         return [f"{count:,} of {total:,} images{whose} have no `{name}`: left out." for name, count in counts.items()]
 
     def agree(self, plan: ReadOptions, scans: Sequence[Any], notes: list[str], training: bool) -> ImageFormat:
-        """Determine the common format of all images."""
+        """Determine the size, channels and dtype that all images share."""
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
         form = ImageFormat(scans, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
         notes += dict.fromkeys(note for one in scans for note in one.notes)
         return form
 
     def groups(self, scans: Sequence[Any], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Groups of identical images, to keep each group in one part."""
+        """Groups of identical images; all images of a group go to the same part."""
         for name in filter(None, (split.by, split.stratify, LABEL if self.labels_per_class else "")):
             _require_column(name, scans)
         by, strata = super().groups(scans, split, notes)
@@ -181,7 +181,7 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images in files; `bad_files` decides about unreadable files."""
+        """Find the images in files; the key `bad_files` decides about unreadable files."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:

@@ -54,10 +54,10 @@ class ReadOptions:
 
 
 class BadFiles(list[tuple[str, UserError]]):
-    """List of unreadable files, with name and error."""
+    """Names and errors of unreadable files."""
 
     def reasons(self) -> list[str]:
-        """Lines of text with name and error of the first unreadable files."""
+        """Lines with the name and the error of the first unreadable files."""
         return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
 
     def notes(self) -> list[str]:
@@ -66,7 +66,7 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """Error with a list of the unreadable files; for a single file, its own error."""
+        """Error that lists the unreadable files; for a single file, the error of this file."""
         if len(self) == 1:
             ((_, error),) = self
             hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."
@@ -104,7 +104,7 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """Make an image set with all its images in use."""
+        """Make an image set in which all images are used."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
@@ -114,7 +114,7 @@ class ImageSet(Scan):
         return self.cube is not None and "n" not in self.cube[2]
 
     def with_values_of(self, names: Sequence[str]) -> ImageSet:
-        """Drop images with a missing class or value in the columns `names`."""
+        """Drop images without a value in one of the columns `names`."""
         missing = {name: is_missing(self.columns[name][:]) for name in names}
         counts = Counts({name: int(lacking.sum()) for name, lacking in missing.items() if lacking.any()})
         if not counts:
@@ -303,7 +303,7 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
     made = find_image_arrays(file, options)
     if any(one.single for _, one in made):
         if isinstance(path, MemoryFile):
-            message = f"the images of {path} must be an array (n, height, width) or (n, height, width, channels)"
+            message = f"{path} is a single image, not an array (n, height, width) or (n, height, width, channels)"
             raise UserError(message, hint="For a single image: array[None]. Other orders: --data.axes")
         return []
     for _, one in made:
@@ -408,7 +408,7 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
 
 
 def _varying_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
-    """Images of different shapes, from a table in memory."""
+    """Image set from a table in memory whose images differ in shape."""
     images = file.get(name)
     what = f"`{name}` of {file.path}"
     if not isinstance(images[0], np.ndarray):

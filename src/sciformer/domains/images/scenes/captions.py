@@ -8,8 +8,8 @@
     relation = left of | right of | above | below
 
 Things of one kind form a group. Groups are named by shape, then colour, then size, in the order of the lists in
-`things`. Every relation is that of the first group to the named group, and holds for each pair of their things. So a
-scene has one caption, and a caption says which scenes it is true of.
+`things`. Every relation is between the first group and a further group, and holds for each pair of their things. So
+each scene has exactly one caption, and `Caption.holds` decides whether a caption is true of a scene.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SINGULARS = {plural: shape for shape, plural in PLURALS.items()}
 
 
 class Group(NamedTuple):
-    """Number of things of one kind."""
+    """Kind of things in a scene, and their number."""
 
     number: int
     kind: Kind
@@ -46,20 +46,20 @@ class Group(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """Groups of a caption, and the relations of the first group to the further groups."""
+    """Groups of things, and the relations of the first group to the further groups."""
 
     groups: tuple[Group, ...]
     relations: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        """Caption as words."""
+        """Caption as text."""
         first, *others = (group.words for group in self.groups)
         rest = " and ".join(f"{how} {other}" for how, other in zip(self.relations, others, strict=True))
         return f"{first} {rest}" if rest else first
 
     def holds(self, things: Sequence[Thing], side: int) -> bool:
-        """Whether these are the things of the caption, and all its relations are true."""
+        """Whether the caption is true of a scene: the same things, and all relations hold."""
         found = group_things(things)
         if Counter(thing.kind for thing in things) != Counter({group.kind: group.number for group in self.groups}):
             return False
@@ -68,7 +68,7 @@ class Caption(NamedTuple):
 
 
 def group_things(things: Sequence[Thing]) -> dict[Kind, list[Thing]]:
-    """Things of each kind, in the canonical order of the kinds."""
+    """Things of a scene by kind, in the canonical order of the kinds."""
     found: dict[Kind, list[Thing]] = {}
     for thing in sorted(things, key=lambda one: (one.kind.rank, one.x, one.y)):
         found.setdefault(thing.kind, []).append(thing)
@@ -76,7 +76,7 @@ def group_things(things: Sequence[Thing]) -> dict[Kind, list[Thing]]:
 
 
 def describe(things: Sequence[Thing], side: int) -> Caption | None:
-    """Canonical caption; None without things, or if a relation is not clear.
+    """Canonical caption of things; None for an empty scene, or if a relation is not clear.
 
     side   side of the picture in pixels
     """
@@ -91,7 +91,7 @@ def describe(things: Sequence[Thing], side: int) -> Caption | None:
 
 
 def parse_caption(text: str) -> Caption:
-    """Parse a caption, with its groups in any order; other texts are refused."""
+    """Parse a caption, with groups in any order; refuse any other text."""
     parts = RELATION.split(" ".join(text.lower().split()))
     if not parts[0]:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Random kinds and places of the things of scenes."""
+"""Random kinds and places for the things of scenes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRIES_AT_ONCE = 8  # places drawn for a scene at a time
 
 
 class Kinds(NamedTuple):
-    """Numbers of shapes, colours and sizes (n, K) in canonical order; -1 for no thing."""
+    """Indices of shapes, colours and sizes of things (n, K), in canonical order; -1 for no thing."""
 
     shape: Array
     colour: Array
@@ -38,7 +38,7 @@ def draw_kinds(rng: np.random.Generator, counts: Array, pairs: Array, required: 
     """Draw the kinds of the things of scenes.
 
     counts    (n,) number of things
-    pairs     shape times colours plus colour: the combinations to draw from
+    pairs     combinations to draw from, as numbers: shape * (number of colours) + colour
     required  combinations of which each scene has at least one (default: none)
     """
     code = np.full((len(counts), MAX_THINGS), -1)
@@ -89,7 +89,7 @@ def _pairs() -> tuple[Array, Array]:
 
 
 def _apart(kinds: Kinds, centre: Array, box: Array) -> Array:
-    """Whether no two boxes overlap."""
+    """Whether no two boxes of a scene overlap."""
     one, two = _pairs()
     low = centre + box[..., :2]
     gap = np.maximum(low[:, two] - (low + box[..., 2:])[:, one], low[:, one] - (low + box[..., 2:])[:, two]).max(-1)
@@ -98,7 +98,7 @@ def _apart(kinds: Kinds, centre: Array, box: Array) -> Array:
 
 
 def _clear(kinds: Kinds, centre: Array, side: int) -> Array:
-    """Whether the relations of the first group to each group are clear."""
+    """Whether the relation of the first group to every other group is clear."""
     code = (kinds.shape * len(COLOURS) + kinds.colour) * len(SIZES) + kinds.size
     group = np.cumsum(np.diff(code, axis=1, prepend=code[:, :1]) != 0, 1)
     away = centre[:, None] - centre[:, :, None]  # (n, from, to, 2)

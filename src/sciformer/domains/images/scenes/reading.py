@@ -1,7 +1,7 @@
-"""Reading of scenes: things from the pixels of a picture.
+"""Detection of the things (objects) of a scene from its pixels.
 
-Of all shapes, colours, sizes and places, the thing with the least relative mismatch is taken and its light removed,
-until no thing fits (matching pursuit, Mallat and Zhang, IEEE Trans. Signal Process. 41, 1993):
+Matching pursuit (Mallat and Zhang, IEEE Trans. Signal Process. 41, 1993): find the thing (shape, colour, size, place)
+with the smallest relative mismatch, subtract it from the picture, and repeat until no thing fits:
 
     mismatch = sum over the mask and a border around it of (picture - thing)^2 / sum of thing^2
 
@@ -9,7 +9,8 @@ where the background counts as zero. The border tells a small disc from the insi
 touch do not disturb each other, so pictures of `rendering` are read exactly. Noise, blur and wrong colours of generated
 pictures are tolerated within limits.
 
-The correlations with all masks are computed once, by Fourier transforms; those of a removed thing are known in advance.
+The correlations with all masks are computed once, by Fourier transforms. The change of these
+correlations by the subtraction of a thing is known in advance.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def read_things(picture: Array) -> list[Thing]:
 
 
 class _Known(NamedTuple):
-    """Quantities of the M masks (shapes times sizes), for pictures of one size.
+    """Precomputed quantities of the M masks (shapes times sizes), for pictures of one size.
 
     flat       (M, P, P) masks
     energy     (C, M) squared light of each thing
     masks      spectra of the masks
     borders    spectra of the pixels of the masks and their borders
-    products   (M, M, 2 P - 1, 2 P - 1) correlations of each mask with each
-    within     (M, H, W) centres at which a mask lies within the picture
+    products   (M, M, 2 P - 1, 2 P - 1) correlations of all pairs of masks
+    within     (M, H, W) True at centres for which the mask lies within the picture
     """
 
     flat: Array
@@ -105,14 +106,14 @@ def _spectra(masks: Array, size: int) -> Array:
 
 
 def _correlate(images: Array, spectra: Array) -> Array:
-    """Correlate images (..., H, W) with all masks about each pixel."""
+    """Correlate images (..., H, W) with all masks, at each pixel."""
     size, side = spectra.shape[1], images.shape[-1]
     found: Array = np.fft.irfft2(np.fft.rfft2(images, (size, size)) * spectra, (size, size))[..., :side, :side]
     return found.astype(np.float32)
 
 
 def _window(x: int, y: int, reach: int, side: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Pixels up to `reach` from a centre: in the picture, and on a grid about the centre."""
+    """Slices of the pixels at most `reach` from (x, y): in the picture, and in a grid about (x, y)."""
     low, high = (max(0, y - reach), max(0, x - reach)), (min(side, y + reach + 1), min(side, x + reach + 1))
     here = slice(low[0], high[0]), slice(low[1], high[1])
     part = slice(low[0] - y + reach, high[0] - y + reach), slice(low[1] - x + reach, high[1] - x + reach)

@@ -19,9 +19,9 @@ GROUND = np.array(BACKGROUND, np.float32)
 
 
 class Templates(NamedTuple):
-    """Masks of every shape and size on one grid, for pictures of one size.
+    """Masks of every shape and size, for pictures of one size.
 
-    mask   (S, Z, P, P) covered share of each pixel; the centre is the middle pixel
+    mask   (S, Z, P, P) covered fraction of each pixel; things are centred on the middle pixel
     boxes  (S, Z, 4) left column and top row relative to the centre, width and height
     """
 
@@ -30,7 +30,7 @@ class Templates(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Pixels from the centre to the border of the grid."""
+        """Number of pixels from the centre of a mask to its border."""
         return int(self.mask.shape[-1]) // 2
 
 
@@ -57,14 +57,14 @@ def templates(side: int) -> Templates:
 
 
 def box_of(kind: Kind, x: int, y: int, side: int) -> Box:
-    """Box of a thing by its kind and centre."""
+    """Box of a thing, from its kind and its centre."""
     shape, _, size = kind.rank
     left, top, width, height = templates(side).boxes[shape, size].tolist()
     return x + left, y + top, width, height
 
 
 def render(shape: Array, colour: Array, size: Array, x: Array, y: Array, side: int) -> Array:
-    """Render scenes (n, H, W, 3) of 8 bits from numbers of kinds and centres (n, K).
+    """Render scenes (n, H, W, 3) of 8 bits from shapes, colours, sizes and centres (n, K).
 
     A shape of -1 is no thing. Masks must lie within the picture.
     """
@@ -83,7 +83,7 @@ def render(shape: Array, colour: Array, size: Array, x: Array, y: Array, side: i
 
 
 def render_things(things: list[Thing], side: int) -> Array:
-    """Render a picture (H, W, 3) of these things."""
+    """Render things into a picture (H, W, 3)."""
     columns = [np.array(column, np.int64).reshape(1, -1) for column in zip(*(thing.kind.rank for thing in things))]
     shape, colour, size = columns or [np.zeros((1, 0), np.int64)] * 3
     x, y = (np.array([[getattr(thing, name) for thing in things]], np.int64) for name in "xy")

@@ -43,17 +43,17 @@ class Kind(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Noun with its adjectives: `small red disc`."""
+        """Kind as text: `small red disc`."""
         return " ".join((*((self.size,) if self.size != UNNAMED_SIZE else ()), self.colour, self.shape))
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Place in the canonical order: by shape, then colour, then size."""
+        """Sort key of the canonical order: by shape, then colour, then size."""
         return SHAPES.index(self.shape), [*COLOURS].index(self.colour), SIZES.index(self.size)
 
 
 def parse_kind(words: Sequence[str]) -> Kind:
-    """Parse a noun with its adjectives; the inverse of `Kind.words`."""
+    """Parse the text of a kind; the inverse of `Kind.words`."""
     size, rest = (words[0], words[1:]) if words[:1] and words[0] in SIZES else (UNNAMED_SIZE, words)
     if len(rest) != 2:
         raise UserError(f"{' '.join(words)!r} is no thing of a scene", hint="Write [SIZE] COLOUR SHAPE: small red disc")
@@ -72,12 +72,12 @@ class Thing(NamedTuple):
 
 
 def things_text(things: Sequence[Thing]) -> str:
-    """Things with their boxes as text."""
+    """Write kinds and boxes of things as text."""
     return "; ".join(f"{thing.kind.words} {' '.join(map(str, thing.box))}" for thing in things)
 
 
 def parse_things(text: str) -> list[tuple[Kind, Box]]:
-    """Parse kinds and boxes; the inverse of `things_text`."""
+    """Parse things with their boxes; the inverse of `things_text`."""
     found = []
     for entry in filter(None, (entry.strip() for entry in text.split(";"))):
         *words, x, y, width, height = entry.split()
@@ -86,7 +86,7 @@ def parse_things(text: str) -> list[tuple[Kind, Box]]:
 
 
 def relation(one: Thing, other: Thing, side: int) -> str:
-    """Relation of a thing to another thing; "" near the diagonals, where none is clear.
+    """Relation of a thing to another thing; "" near the diagonals, where no relation is clear.
 
     side   side of the picture in pixels
     """
@@ -99,6 +99,6 @@ def relation(one: Thing, other: Thing, side: int) -> str:
 
 
 def relation_of_groups(group: Sequence[Thing], other: Sequence[Thing], side: int) -> str:
-    """Relation of each thing of a group to each of another; "" if they differ."""
+    """Relation that all things of a group have to all things of another group; "" if there is none."""
     found = {relation(one, two, side) for one in group for two in other}
     return found.pop() if len(found) == 1 else ""

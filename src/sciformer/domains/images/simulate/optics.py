@@ -20,7 +20,7 @@ GAIN = 4.0  # light at which photon noise equals sky noise, in units of the sky 
 
 
 def pixel_centres(size: int, field: float = FIELD_SIDE) -> Array:
-    """Positions (size,) of the pixel centres along a side."""
+    """Positions (size,) of the pixel centres along a side of the image."""
     return ((np.arange(size) + 0.5) * (field / size) - field / 2).astype(np.float32)
 
 

@@ -9,8 +9,8 @@ Things have one of eight shapes, eight colours and three sizes. They do not over
 clear: the centres are farther apart along one axis than along the other, by `MIN_LEAN` of the side of the picture or
 more. `scenes.captions` is the grammar, `scenes.reading` reads things and caption back from a picture.
 
-Some combinations of shape and colour are in no picture of train, valid and test: they are in each picture of the part
-`unseen`. So a model that only repeats combinations is told from a model that composes them.
+Some combinations of shape and colour appear in no picture of train, valid and test, but in each picture of the part
+`unseen`. This part tests whether a model can combine a shape and a colour that it has never seen together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Scenes(SimulatedImages):
     """Pictures of coloured shapes with captions, thousands per second on one core.
 
     Columns: `image`, `caption`, `things` (kind and box of each thing, as text), `count` (number of things), `unseen`
-    (number of things of a held-out combination). See `sciformer.domains.images.simulate.scenes` for details.
+    (number of things with a held-out combination). See `sciformer.domains.images.simulate.scenes` for details.
     """
 
     noun: ClassVar[str] = "scenes"
@@ -88,7 +88,7 @@ class Scenes(SimulatedImages):
         }
 
     def draw_kinds(self, rng: np.random.Generator, combinations: str) -> Kinds:
-        """Draw the kinds of the things of a chunk."""
+        """Draw the kinds of the things in a chunk of scenes."""
         counts = rng.integers(self.things[0], self.things[1] + 1, self.chunk_rows())
         apart = held_out(self.held_out).ravel()
         pairs = np.flatnonzero(~apart) if combinations == "seen" else np.arange(len(apart))

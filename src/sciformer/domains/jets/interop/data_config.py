@@ -75,7 +75,7 @@ REASONS = {
 
 
 class ImportedData(NamedTuple):
-    """Path of the written recipe, and notes on untranslated options."""
+    """Path of the written recipe, and notes on options that were not translated."""
 
     path: Path
     notes: list[str]
@@ -232,7 +232,7 @@ class Translation:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Name of a column or new variable in the recipe; "" if not translatable."""
+        """Name that a column or new variable has in the recipe; "" if it cannot be translated."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -435,7 +435,7 @@ class Translation:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """Name of the feature set with exactly these features; else all features."""
+        """Name of the feature set that has exactly these features; else of the set of all features."""
         entries = []
         for name, standard in found:
             try:
@@ -484,7 +484,7 @@ def class_names(columns: list[str]) -> list[str]:
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """New variables in `names`, and all new variables in their formulas."""
+    """New variables in `names`, and the new variables that their formulas need."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
@@ -513,7 +513,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Definition of a feature, to compare it with others."""
+    """Definition of a feature, to test features for equality."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 

@@ -66,7 +66,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Read a file of weights; `changes` set the options not known from the weights."""
+    """Read a file of weights; `changes` set options that the weights do not determine."""
     tensors, config = canonical_names(read_weights(path)), Config({}, str(path), path)
     convert = convert_transformer if is_transformer(tensors) else convert_particlenet
     return convert(tensors, config, changes or {})
@@ -162,7 +162,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """`tokens.features` in `changes`, otherwise the feature set with `count` features."""
+    """Name of the feature set: `tokens.features` in `changes`, else the set with `count` features."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
@@ -174,7 +174,7 @@ def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
 
 
 def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
-    """Number of parts with a prefix and a number, such as `blocks.0`, `blocks.1`."""
+    """Number of parts whose names are a prefix and a number, such as `blocks.0`, `blocks.1`."""
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
 

@@ -66,7 +66,7 @@ class Prongs(Rows):
 
     @property
     def parent(self) -> Floats:
-        """Momenta (4, n) of the parents in the jet's own frame."""
+        """Momenta (4, n) of the decaying particles, in the frame of the jet."""
         made = np.zeros((4, len(self)))
         made[0], made[3] = self.pt, np.hypot(self.pt, self.mass)
         return made

@@ -16,7 +16,7 @@ HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # days: half of the observed part of a nigh
 
 @dataclass(frozen=True)
 class Epochs:
-    """Observing times of n curves: sorted times, concatenated (T,), and lengths (n,)."""
+    """Observing times of n curves: times (T,), sorted within each curve, and lengths (n,)."""
 
     time: Array
     lengths: Array

@@ -115,11 +115,11 @@ class LightCurves(SimulatedSequence):
             one_of("bands", band, supernovae.BANDS, key="data.bands")
         low, high = self.snr
         if not 0 < low <= high < 1e4:
-            message = f"snr must be a range LOW HIGH with 0 < LOW <= HIGH < 10,000, not {low} {high}"
+            message = f"snr must be a range LOW HIGH with 0 < LOW <= HIGH < 10,000, not {low} to {high}"
             raise UserError(message, key="data.snr")
 
     def _options(self) -> str:
-        """Options as text, for fingerprints and for the names of cached chunks."""
+        """Keys as text, for fingerprints and for the names of cached chunks."""
         values = {name: getattr(self, name) for name in OPTIONS} | {"bands": tuple(self.bands)}
         return f"Options({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 

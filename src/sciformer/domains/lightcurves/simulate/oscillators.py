@@ -31,7 +31,7 @@ DAYS_BETWEEN_GAPS = 30.0  # interval between gaps in days
 
 @dataclass(frozen=True)
 class StellarSpectra:
-    """Parameters (n, 1) of the power spectra of stars; frequencies in microhertz."""
+    """Parameters (n, 1) of the power spectra of n stars; frequencies in microhertz."""
 
     logg: Array
     heat: Array

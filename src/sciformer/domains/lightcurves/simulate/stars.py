@@ -60,7 +60,7 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes about their mean (T,), periods (n,) or NaN, and amplitudes (n,)."""
+    """Magnitudes about their mean (T,), periods (n,) or NaN, and amplitudes of a class of star."""
     if name in PULSATORS:
         return pulsators(name, epochs, rng)
     if name in BINARIES:
@@ -331,7 +331,7 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def rotators(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Spotted rotators (alpha2 Canum Venaticorum, ACV): sinusoid and second harmonic."""
+    """Spotted rotators (alpha2 Canum Venaticorum, ACV): a sinusoid and its second harmonic."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 0.6, 15, n), log_uniform(rng, 0.02, 0.12, n)
     second = np.where(rng.random(n) < 0.4, rng.uniform(0.3, 1.2, n), rng.uniform(0, 0.25, n))

@@ -81,7 +81,7 @@ class Family:
         return found
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """Recipe sections `model`, `tokens` (without vocabulary) and `objective`."""
+        """Recipe sections `model`, `tokens` (without the vocabulary) and `objective`."""
         for key, values in self.fixed.items():
             config.only(key, *values)
         tie = tie_embedding(tensors, f"{HEAD}.weight", f"{self.embedding}.weight", config, self.tied)
@@ -118,7 +118,7 @@ class Family:
         return Written(self.config(recipe, weights), self.file_names(whole, recipe.model))
 
     def file_names(self, tensors: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-        """Convert weights to the layout of the family's files (default: unchanged)."""
+        """Convert weights to the names and shapes in files of this family (default: unchanged)."""
         return tensors
 
 
@@ -173,7 +173,7 @@ class Bert(Family):
         return int(config.get("pad_token_id", 1)) + 1 if self.offset else 0
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """Sections of a post-norm encoder for masked language modelling."""
+        """Recipe sections of a post-norm encoder for masked language modelling."""
         head = f"{self.dense}.weight" in tensors
         tie = tie_embedding(tensors, f"{self.decoder}.weight", f"{self.embedding}.weight", config, default=True)
         config.get("type_vocab_size", 2)
@@ -197,7 +197,7 @@ class Bert(Family):
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """Export an encoder; a head for masked language modelling is included."""
+        """Convert an encoder to a BERT model, which includes a head for masked language modelling."""
         refuse_recipe(recipe, self.architecture, self.needs)
         links, notes = self.links(recipe), []
         whole = recipe.model.readout_layer and recipe.objective.kind == "masked"

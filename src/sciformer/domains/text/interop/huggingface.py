@@ -32,7 +32,7 @@ TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_tok
 
 @dataclass
 class ForeignModel:
-    """Language model as read from its files: configuration, weights and tokenizer."""
+    """Language model of another library: configuration, weights and tokenizer."""
 
     name: str
     config: Config
@@ -116,7 +116,7 @@ def _find_family(config: Config) -> Family:
 
 
 def read_tokenizer(folder: Path) -> str:
-    """Read the tokenizer.json in a folder as text."""
+    """Text of the file tokenizer.json in a folder."""
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
@@ -139,7 +139,7 @@ def read_names(folder: Path) -> dict[str, str]:
 
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
-    """Recipe keys `unit`, `special`, `begin` and `end` of tokens for a tokenizer.json."""
+    """Recipe keys `unit`, `special`, `begin` and `end` of the tokens that a tokenizer.json makes."""
     coder = load_subwords(text, (), False)
     tokenizer, known = coder.tokenizer, coder.numbers
     special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}

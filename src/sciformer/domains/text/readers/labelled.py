@@ -85,7 +85,7 @@ class Lines(Parts):
         return np.asarray(table["text"])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Training rows: with a text, and at most `labels_per_class` of each class."""
+        """Rows to train on: not empty, and at most `labels_per_class` of each class."""
         filled = np.array([bool(text) for text in table["text"]])[rows]  # type: ignore[union-attr]
         if count := int((~filled).sum()):
             first = int(rows[filled.argmin()]) + 1
@@ -206,7 +206,7 @@ class Lines(Parts):
         raise UserError(message, hint=f"Choose it with --data.{what} NAME.", key=f"data.{what}", file=path)
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Guess the columns of a file without header: labels have few different values."""
+        """Guess the columns of a file without a header: a label has few different values."""
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]

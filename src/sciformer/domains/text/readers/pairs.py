@@ -74,7 +74,7 @@ class Parallel(Parts):
         return {column: [text.strip() for text in table.texts(column)] for column in known}
 
     def expand(self, names: Sequence[str | Path]) -> list[Path]:
-        """Paths of all files; columns may be missing for prediction."""
+        """Paths of all files of all columns; some columns may be missing for a prediction."""
         if tables := [name for name in names if isinstance(name, MemoryFile)]:
             return [*tables]
         found = [self._existing_files(self._fill_mark(str(name))) for name in names]
@@ -84,7 +84,7 @@ class Parallel(Parts):
         return np.asarray(table[self.columns[0]])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
-        """Training rows: pairs without empty text, within the limits `longest`, `ratio`."""
+        """Rows to train on: no empty text, and within the limits `longest` and `ratio`."""
         texts: list[Array] = [table[column][rows] for column in self.columns]  # type: ignore[index]
         words = np.array([[len(text.split()) for text in column] for column in texts]).reshape(len(texts), -1)
         fewest, most = words.min(0), words.max(0)
@@ -102,7 +102,7 @@ class Parallel(Parts):
         return rows[kept]
 
     def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
-        """Return the file names; refuse an empty list, or unsuitable `columns`."""
+        """Return the names of the files; refuse an empty list, or column names that are not distinct."""
         different = {column for column in self.columns if column and column == column.strip()}
         if len(self.columns) < 2 or len(different) < len(self.columns):
             message = f"data.columns must be two or more different names, not {self.columns}"

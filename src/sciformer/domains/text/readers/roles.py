@@ -100,7 +100,7 @@ class Contents:
 
     @classmethod
     def of(cls, cells: Sequence[str]) -> Contents:
-        """Count words, different values and cells of a column."""
+        """Count the words, the different values and the cells of a column."""
         filled = [cell for cell in cells if cell.strip()]
         words = sum(len(cell.split()) for cell in filled) / max(1, len(filled))
         return cls(words, len(set(cells)), bool(filled) and all(map(is_number, filled)), len(cells))

@@ -61,7 +61,7 @@ class TextFiles(Parts):
         return {"text": strings(texts)}
 
     def _single_texts(self, names: Sequence[str | Path]) -> list[Path]:
-        """Files; each text of a table in memory is a file."""
+        """Paths of the files; each text of a table in memory counts as a file."""
         found: list[Path] = []
         for path in find_files(names, self.what):
             found += path.single_texts("text") if isinstance(path, MemoryFile) else [path]
@@ -80,7 +80,7 @@ class TextFiles(Parts):
         return [part.strip("\n") for part in parts if part.strip()]
 
     def _by_position(self, paths: list[Path]) -> dict[str, Source]:
-        """Split the concatenated text by position: train, then valid, then test."""
+        """Split the concatenated text by position: first train, then valid, then test."""
         sizes, split = [size_of(path) for path in paths], self.own_split
         total = sum(sizes)
         shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
@@ -99,7 +99,7 @@ class TextFiles(Parts):
 
 
 class TextChunks:
-    """Source of texts: byte ranges of files, in pieces cut between characters."""
+    """Source of texts: byte ranges of files, in pieces that end between two characters."""
 
     def __init__(self, stretches: list[tuple[Path, int, int]], chunk_size: int, errors: Errors = "strict") -> None:
         self.errors = errors

@@ -32,14 +32,14 @@ TAGGED_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
 
 
 def _as_lists(column: Any) -> Any:
-    """Array (n, m) of strings as n lists; other columns unchanged."""
+    """Convert an array (n, m) of strings to n lists; return other columns unchanged."""
     if isinstance(column, Lists) or column.ndim != 2:
         return column
     return Lists(column.reshape(-1), np.full(len(column), column.shape[1], np.int64))
 
 
 def _list_column(columns: Mapping[str, Any], role: str) -> str:
-    """Column of lists of strings with a usual name of a role, else ""."""
+    """Column of lists of strings that has a usual name for a role; else ""."""
     usual = (role, *NAMES[role.removesuffix("s")][0].split())
     listed = [name for name, one in columns.items() if isinstance(one, Lists) and one.values.dtype.kind in "UO"]
     return next((name for word in usual for name in listed if name.lower() == word), "")
@@ -218,7 +218,7 @@ class Columns(Parts):
         return self._split(texts)
 
     def _split(self, texts: Iterable[tuple[int, str]], empty: bool = False) -> list[Sentence]:
-        """Split texts into words; `empty` keeps texts without words."""
+        """Split texts into words; `empty` also keeps texts without words."""
         learned = self.state.get("learned", {}).get("words")
         rule = WordRule.from_json(learned) if learned else WordRule()
         split = [(number, text, rule.split(text)) for number, text in texts]
@@ -229,7 +229,7 @@ class Columns(Parts):
         ]
 
     def _texts(self, path: Path) -> dict[str, Any]:
-        """Read the texts of a table, as columns `text` and `line`."""
+        """Read the texts of a table into the columns `text` and `line`."""
         try:
             return dict(Lines(kind="lines", errors=self.errors).table([path], training=False))
         except UserError as error:
@@ -237,7 +237,7 @@ class Columns(Parts):
             raise error.with_fields(hint=hint, key=None) from error
 
     def _has_columns(self, path: Path) -> bool:
-        """Whether a file for prediction has a word per line, by the rule of `form`."""
+        """Whether a file for prediction has a word on each line, by the rule of `form`."""
         if self.form != "auto":
             return self.form == "columns"
         if bare_suffix(path) in TAGGED_SUFFIXES:
@@ -265,7 +265,7 @@ class Columns(Parts):
         return 2 * sum(found) > len(found)
 
     def _is_header(self, cells: Sequence[str]) -> bool:
-        """Whether the first line has the names of the columns."""
+        """Whether the first line of a file holds the names of the columns."""
         tag = cells[-1] if self.tags is None else cells[self.tags] if self.tags < len(cells) else ""
         word = cells[self.words] if self.words < len(cells) else ""
         return word.lower() in NAMES["word"][0].split() and tag.lower() in NAMES["tag"][0].split() and len(cells) > 1

@@ -63,7 +63,7 @@ class WordRule:
 
     @classmethod
     def learn(cls, words: Iterable[str]) -> Self:
-        """Learn the rule from the words of tagged sentences."""
+        """Learn the rule that splits words, from the words of tagged sentences."""
         counts = Counter(words)
         alone, places, clitics = Counter[str](), {place: Counter[str]() for place in PLACES}, Counter[str]()
         unspaced = Counter[bool]()
@@ -142,7 +142,7 @@ class WordRule:
         return [*head, *((start + low, start + high) for low, high in inner), *reversed(tail)]
 
     def _split_core(self, core: str) -> list[Range]:
-        """Split the core of a word at clitics, signs inside, and letters."""
+        """Split a word without outer signs: at clitics, at signs inside it, and into letters."""
         lowered = core.lower()
         for one in self.clitics:
             if len(one) < len(core) == len(lowered):
@@ -174,7 +174,7 @@ class WordRule:
 
 
 def _count_signs(word: str, count: int, places: Mapping[str, Counter[str]]) -> None:
-    """Count the signs of a word by their place."""
+    """Count the signs of a word, by their place in the word."""
     if is_sign(word[0]):
         places["before"][word[0]] += count
     if is_sign(word[-1]):
@@ -185,7 +185,7 @@ def _count_signs(word: str, count: int, places: Mapping[str, Counter[str]]) -> N
 
 
 def _count_clitics(counts: Counter[str], clitics: Iterable[str]) -> Counter[str]:
-    """Count the words with each clitic as ending or beginning."""
+    """Count the words that end or begin with each clitic."""
     known, found = {*clitics}, Counter[str]()
     for word, count in counts.items():
         lowered = word.lower()

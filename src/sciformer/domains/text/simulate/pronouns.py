@@ -31,7 +31,7 @@ WORDS_PER_GROUP = 3  # number of words in a group between noun and pronoun
 
 
 class Noun(NamedTuple):
-    """Noun in English and German, with its German gender."""
+    """English noun and its German translation, with the German gender."""
 
     en: str
     de: str
@@ -91,12 +91,12 @@ DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
 
 def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
-    """German adjective with its ending before a noun in the accusative."""
+    """German adjective with the ending that it has before a noun in the accusative."""
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
 def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Draw a sentence pair with `groups` groups of words between noun and «it»."""
+    """Draw a pair of sentences, with `groups` groups of words between the noun and «it»."""
     drawn = iter(rng.random(16 + 2 * groups).tolist())
 
     def one(of: Sequence[Any]) -> Any:

@@ -26,7 +26,7 @@ QUESTION = "?"
 
 
 class Recall(SimulatedTable):
-    """Sequences of value, noise and `?`: columns `text`, `value` and `lag`."""
+    """Sequences of a value, noise and `?`: columns `text`, `value` and `lag`."""
 
     noun: ClassVar[str] = "sequences"
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)

@@ -33,13 +33,13 @@ __all__ = ["KERNELS", "Kernel", "Request", "attend", "choose", "compute"]
 
 
 class Kernel(Protocol):
-    """Interface of a kernel: two functions of its module."""
+    """Interface of a kernel: the functions `supports` and `run` of its module."""
 
     def supports(self, request: Request) -> str | None:
         """Reason why this kernel does not support the request, or None."""
 
     def run(self, request: Request) -> Tensor:
-        """Compute the heads (B, H, N, E)."""
+        """Attention outputs of all heads (B, H, N, E); E is the head width."""
 
 
 KERNELS: dict[str, Kernel] = {  # in the order of the choice

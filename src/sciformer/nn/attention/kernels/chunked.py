@@ -36,7 +36,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: for packed sequences or narrow windows on CPU."""
+    """Whether this kernel is faster than others: for packed sequences, or narrow windows on the CPU."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)
@@ -62,7 +62,7 @@ def block_size(left: float, right: float) -> int:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (B, H, N, E)."""
+    """Attention outputs of all heads (B, H, N, E); E is the head width."""
     request = request.prepare()
     q, k, v, sight, dropout = request.q, request.k, request.v, request.sight, request.dropout
     if isinstance(sight.pattern, Documents):

@@ -40,7 +40,7 @@ def reach(pattern: Pattern) -> int | None:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (B, H, 1, E)."""
+    """Attention outputs of all heads (B, H, 1, E); E is the head width."""
     store, sight, rotation = request.store, request.sight, request.rotation
     back = reach(sight.pattern)
     assert store is not None

@@ -34,14 +34,14 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: for full attention within long sequences."""
+    """Whether this kernel is faster than others: only for full attention within long sequences."""
     pattern = request.sight.pattern
     assert isinstance(pattern, Documents)
     return isinstance(pattern.within, Full) and pattern.queries.total > MIN_MEAN_LENGTH * len(pattern.queries)
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (1, H, T, E)."""
+    """Attention outputs of all heads (1, H, T, E); E is the head width."""
     from torch.nn.attention.varlen import varlen_attn
 
     request = request.prepare()

@@ -45,12 +45,12 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: on CUDA, with many pairs of queries and keys."""
+    """Whether this kernel is faster than others: on CUDA, with many pairs of queries and keys."""
     return request.q.is_cuda and request.q.shape[2] * request.keys >= MIN_PAIRS
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (B, H, N, E)."""
+    """Attention outputs of all heads (B, H, N, E); E is the head width."""
     request = request.prepare()
     q, k, v, sight = request.q, request.k, request.v, request.sight
     (_, heads, n, _), (_, kv_heads, m, _) = q.shape, k.shape
@@ -102,7 +102,7 @@ def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
 
 
 def block_mask(sight: Sight, q: Tensor, k: Tensor) -> BlockMask | None:
-    """Block mask of `sight`, or None if all pairs are visible."""
+    """Block mask of `sight`; None if all pairs are visible."""
     n, m = q.shape[2], k.shape[2]
     pattern = sight.simplified(n, m)
     if isinstance(pattern, Full) and sight.valid is None:
@@ -121,7 +121,7 @@ def _kept(pattern: Pattern, n: int, m: int, start: int, device: torch.device) ->
 def build(
     pattern: Pattern, n: int, m: int, start: int | Tensor, valid: Tensor | None, device: torch.device
 ) -> BlockMask:
-    """Block mask of a pattern and of the valid keys."""
+    """Block mask of an attention pattern and of the valid keys."""
     some, every = open_blocks(pattern, n, m, start, device)
     some, every = some[None, None], every[None, None]
     if valid is not None:

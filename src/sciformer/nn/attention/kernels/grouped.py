@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster: with bias, dropout, or short or unequal sets."""
+    """Whether this kernel is faster than others: with bias, dropout, or short or unequal sets."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
@@ -62,13 +62,13 @@ def _layout(request: Request) -> Ragged:
 
 
 def _uneven(ragged: Ragged) -> bool:
-    """Whether padding all sets to the longest set would be much more work."""
+    """Whether padding all sets to the longest set would mean much more work."""
     pairs = float(ragged.lengths.double().square().sum())
     return len(ragged) * float(ragged.longest) ** 2 > MIN_PADDING_RATIO * pairs
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (1, H, T, E)."""
+    """Attention outputs of all heads (1, H, T, E); E is the head width."""
     qkv, heads, scale, dropout = request.join(), request.q.shape[1], request.scale, request.dropout
     sight, ragged = request.sight, _layout(request)
     lengths = sight.once("lengths", ragged.lengths.tolist)

@@ -44,7 +44,7 @@ def supports(request: Request) -> str | None:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (1, H, T, E)."""
+    """Attention outputs of all heads (1, H, T, E); E is the head width."""
     request = request.prepare()
     sight, pattern, heads, dropout = request.sight, request.sight.pattern, request.q.shape[1], request.dropout
     assert isinstance(pattern, Documents)

@@ -403,7 +403,7 @@ def forward(
     bias: Tensor | None, starts: Tensor | None, bits: Tensor | None, heads: int, scale: float, dropout: float,
     longest: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Implement `packed_bias.attend_packed`."""
+    """Forward pass of `packed_bias.attend_packed`."""
     total, width = x.shape[0], x.shape[1] // (heads * (3 if memory is None else 1))
     out, lse = x.new_zeros(total, heads * width), x.new_zeros(heads, total, dtype=torch.float32)
     if not total or not longest or not len(lengths):
@@ -425,7 +425,7 @@ def backward(
     memory_lengths: Tensor, bias: Tensor | None, starts: Tensor | None, bits: Tensor | None, out: Tensor, lse: Tensor,
     heads: int, scale: float, dropout: float, longest: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Implement `packed_bias.attend_packed_backward`."""
+    """Backward pass: `packed_bias.attend_packed_backward`."""
     total, width = x.shape[0], x.shape[1] // (heads * (3 if memory is None else 1))
     dx, dmemory, dbias = (x.new_zeros(0) if one is None else one.new_zeros(one.shape) for one in (x, memory, bias))
     if not total or not longest or not len(lengths):

@@ -52,7 +52,7 @@ def supports(request: Request) -> str | None:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (B, H, N, E)."""
+    """Attention outputs of all heads (B, H, N, E); E is the head width."""
     request = request.prepare()
     return mix(weigh(request.q, request.k, request.sight, request.score), request.v, request.dropout)
 

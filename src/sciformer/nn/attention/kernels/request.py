@@ -52,7 +52,7 @@ class Request(NamedTuple):
 
     @property
     def keys(self) -> int:
-        """Number M of keys, including the keys in the store."""
+        """Number M of keys, including earlier keys in the store."""
         return self.k.shape[2] if self.store is None else self.store.size(self.q.shape[2], self.sight.start)
 
     @property
@@ -61,7 +61,7 @@ class Request(NamedTuple):
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
-        """Request after the rotation, with all keys and values of the store."""
+        """Request with rotated queries and keys, and with all keys and values of the store."""
         if self.rotation is None and self.store is None:
             return self
         q, k, v = self.q, self.k, self.v

@@ -21,7 +21,7 @@ def supports(request: Request) -> str | None:
 
 
 def run(request: Request) -> Tensor:
-    """Compute the heads (B, H, N, E)."""
+    """Attention outputs of all heads (B, H, N, E); E is the head width."""
     request = request.prepare()
     q, k, v, sight, dropout = request.q, request.k, request.v, request.sight, request.dropout
     if sight.plain:
