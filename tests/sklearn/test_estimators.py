@@ -120,6 +120,10 @@ def test_frames_of_jets_with_a_recipe(jets_of_a_frame, tmp_path):
     run = trained_on_files(found, files=[str(tmp_path / "jets.parquet")])
     assert same_weights(found.run_, run)
     assert np.isfinite(cross_val_score(clone(found), frame, labels, cv=2)).all()
+    changes = {**found.changes, "data.select": "jet_pt > 700"}
+    selective = clone(found).set_params(changes=changes).fit(frame, labels)
+    with refuses(60, key="X"):
+        selective.predict(frame)
 
 
 def test_frames_of_light_curves_with_a_recipe(tmp_path):

@@ -107,7 +107,7 @@ def make_command(name: str) -> Callable[..., None]:
 
 
 def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simulation:
-    """Build the section of a simulation; field types parse the texts of the options."""
+    """Build the `data` section of a simulation from options, parsed by the types of its fields."""
     words = {key: list(word) if isinstance(word, tuple) else word for key, word in given.items() if word is not None}
     values = {key: parse_typed(word, annotation_inside(kind, key)) for key, word in words.items()}
     try:

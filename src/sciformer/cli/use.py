@@ -170,7 +170,7 @@ def translate(
     line: int = 1,
     plugin: Plugins = (),
 ) -> None:
-    """Translate a file line by line, or write a text about each sample, such as an image.
+    """Translate a text file line by line, or write a text for each sample, such as a caption for an image.
 
     The output keeps the order of the lines or samples.
 
@@ -180,8 +180,8 @@ def translate(
         Text file with one sentence per line, plain or .gz; - reads the standard input. For sources that are not text:
         files or folders in the format of the training data.
     out
-        File to write, with one translation per line (default: standard output). For sources that are not text also a
-        table (.csv, .jsonl, .parquet, ...) with the columns of the samples.
+        File to write, with one translation per line (default: standard output). If the source is not text, it can also
+        be a table (.csv, .jsonl, .parquet, ...) with the columns of the samples.
     beam
         Beam size (default: `objective.beam` of the recipe).
     penalty
@@ -198,7 +198,7 @@ def translate(
         translate_samples(opened, files, out, overwrite, beam, penalty, alignment, line)
         return
     if len(files) > 1:
-        message = f"a text file is translated at a time, not {len(files)}"
+        message = f"only one text file is translated at a time, not {len(files)}"
         raise UserError(message, hint="Join them: cat FILES | sciformer translate RUN -", key="FILES")
     translate_file(opened, files[0], out, beam, penalty, alignment, line)
 

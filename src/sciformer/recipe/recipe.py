@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..files.in_memory import MemoryFile, memory_files
 from ..files.seal import run_files
 from . import document
 from .document import Document, RecipeError
@@ -26,6 +25,9 @@ from .field import fields, package_of
 from .options import annotation_at, field_at, format_value, parse_typed
 from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at, without_replaced_keys
 from .yaml import Keys, Place
+
+if TYPE_CHECKING:
+    from ..files.in_memory import MemoryFile
 
 MEASURED_KEYS = ("command", "hardware", "time", "score")
 MAX_BASES = 8  # maximum length of a chain of `base:`
@@ -98,6 +100,8 @@ class Recipe:
         reader = self.data.table_reader()
         known = {} if reader is self.data else {"data": _dump_section(reader)}
         made = self.change({**known, **{f"data.{key}": value for key, value in reader.without_files().items()}})
+        from ..files.in_memory import memory_files  # imports NumPy, which the help of the command line does not need
+
         return replace(made, tables=memory_files(data, valid, test, parts))
 
     @property

@@ -181,9 +181,9 @@ class Section(Options):
 
 
 def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Options] | None = None) -> type[Any]:
-    """Compose a class of options with the options selected by `values`, recursively.
+    """Extend a class of options by the options of each kind that `values` selects, recursively.
 
-    section  class whose `options_beside` adds further options (default: `cls`)
+    section  class whose method `options_beside` gives further options (default: `cls`)
     """
     owners: list[Any] = [cls]
     found: list[type[Options]] = []

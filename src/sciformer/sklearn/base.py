@@ -211,8 +211,8 @@ def check_every_row(table: Mapping[str, Any], count: int) -> None:
     """Check that there is an answer for each row of X, as scikit-learn expects."""
     rows = count_rows(table)
     if count != rows:
-        hint = "Each row must be a sample: observations of an object are lists in one row. Select samples before."
-        raise UserError(f"X has {rows} rows, but the recipe makes {count} samples of them", hint=hint, key="X")
+        hint = "Give one row per sample, with observations as lists, and remove data.select from the recipe."
+        raise UserError(f"X has {rows} rows, but the recipe makes {count} samples from them", hint=hint, key="X")
 
 
 def columns_of_table(samples: Any) -> dict[str, Any]:

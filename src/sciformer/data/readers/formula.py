@@ -168,7 +168,7 @@ class Formula:
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
-        """Apply an operation elementwise; a number per sample applies to its whole list."""
+        """Apply an operation elementwise; a number per sample is broadcast over the list of the sample."""
         lengths = next((value.lengths for value in values if isinstance(value, Lists)), None)
         plain: list[Any] = values
         if lengths is not None:

@@ -255,7 +255,7 @@ def _describe_gap(table: Table) -> dict[str, Any]:
 
 
 def _gaps(gap: dict[str, Any], count: int) -> Table:
-    """Table of `count` samples without a stream; see `_describe_gap`."""
+    """Placeholder table for `count` samples that lack a stream; see `_describe_gap`."""
     made: dict[str, Array | Lists] = {}
     for name, one in gap.items():
         if "list" in one:

@@ -44,7 +44,8 @@ class Parts(TaggedFiles):
     files: list[str] = Field(default_factory=list)
     """Training files: names or globs; .gz files are decompressed."""
     split: Split = Split(valid=0.1, test=0.0)
-    """Split of `files` into train, valid and test, for parts without files (default: valid 0.1, test 0)."""
+    """Fractions of `files` for valid and test, if these parts have no files of their own (default: valid 0.1, test
+    0)."""
     errors: Errors = "strict"
     """Treatment of invalid UTF-8. strict: refuse the file; replace: read invalid bytes as U+FFFD, with a note (default:
     strict)."""

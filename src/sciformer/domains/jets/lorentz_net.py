@@ -97,11 +97,11 @@ class TokenPairs:
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (D,) and variance (D,) of z_ij = a_i + b_j + frame seen_ij, and pair count.
+        """Mean (D,) and variance (D,) of z_ij = a_i + b_j + frame seen_ij over all pairs, and the number of pairs.
 
-        a, b    (T, D)
-        seen    (P, C), symmetric in i and j
-        frame   (D, C)
+        a, b    (T, D) terms of the T tokens
+        seen    (P, C) features of the P pairs, symmetric in i and j
+        frame   (D, C) weights of the features
 
         The moments are computed without storing z for all pairs, from sums over tokens:
         sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.

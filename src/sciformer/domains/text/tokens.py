@@ -50,8 +50,8 @@ class Text(Textual, Maskable, Exportable, Editable):
     Subwords: number of learned tokens (default: 10,000). Characters, bytes and `tokenizer`: the vocabulary is padded to
     this size (default: no padding; multiples of 64 are fast on a GPU)."""
     minimum: int = Field(default=1, ge=1)
-    """Minimum frequency in the training texts (default: 1). Rarer words are unknown. For bpe and wordpiece, rarer pairs
-    are not merged; the minimum is then at least 2."""
+    """Minimum number of occurrences of a word in the training texts (default: 1). Rarer words are unknown. For bpe and
+    wordpiece, rarer pairs are not merged; the minimum is then at least 2."""
     begin: bool = False
     """Add the begin token before each text (default: false)."""
     end: bool = False
@@ -318,7 +318,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         if isinstance(value, str):
             ids = self.encode(value)
             if len(ids) != 1:
-                raise UserError(f"the new text must be a single token, but {value!r} is {len(ids)} tokens")
+                raise UserError(f"the replacement must be a single token, but {value!r} is {len(ids)} tokens")
             value = int(ids[0])
         if not 0 <= int(value) < self.size:
             raise UserError(f"the id of a token must be from 0 to {self.size - 1}, not {value}")

@@ -3,8 +3,9 @@
     p(word) = sum over segmentations of prod p(piece)
 
 Training starts with many candidate pieces. Expectation-maximisation estimates p(piece). Then pieces with the smallest
-effect on the likelihood of the text are removed, until the vocabulary has the requested size. All segmentations of all
-words are edges of one graph; its nodes are the positions between letters. The result is deterministic.
+effect on the likelihood of the text are removed, until the vocabulary has the requested size. All words
+share one graph: nodes are positions between letters, edges are pieces, and a path through a word is a segmentation.
+The result is deterministic.
 """
 
 from __future__ import annotations

@@ -29,11 +29,13 @@ class Objects(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     of: str
-    """Prefix of the columns with one entry per object, which become columns of values: FatJet_."""
+    """Prefix of the list columns of the objects, for example FatJet_. Each object becomes a sample, and each of these
+    columns has one value per sample."""
     index: str
     """Column with the number of the object of each member, from 0; members with a negative number are left out."""
     members: str = ""
-    """Prefix of the columns of members, which become lists: PFCands_ (default: the prefix of `index`)."""
+    """Prefix of the columns of members, for example PFCands_ (default: the prefix of `index`). Each of these columns
+    has one list per sample."""
     at: str = ""
     """Column, beside `index`, with the place of each member in the lists of `members` (default: the same place)."""
 

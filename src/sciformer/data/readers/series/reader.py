@@ -103,8 +103,8 @@ class SeriesFiles(FileSet):
     """Treatment of points whose error is missing, not finite or not positive. drop: leave them out; keep: keep them
     with the error NaN. Upper limits are always kept (default: drop)."""
     missing_values: list[float] = Field(default_factory=list)
-    """Numbers that mean a missing measurement, [-99, 99.999]: points with such a value are left out, and such an error
-    counts as missing (default: none)."""
+    """Numbers that stand for a missing measurement, for example [-99, 99.999] (default: none). A point with one of
+    these values is left out; an error equal to one of them counts as missing."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of training objects of each class, drawn with split.seed. A larger number includes the objects of a
     smaller number (default: all objects)."""

@@ -113,7 +113,10 @@ def _correlate(images: Array, spectra: Array) -> Array:
 
 
 def _window(x: int, y: int, reach: int, side: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Slices of the pixels at most `reach` from (x, y): in the picture, and in a grid about (x, y)."""
+    """Slices of the square of half-width `reach` around (x, y), clipped to the picture.
+
+    The first slices count from the edge of the picture, the second from the edge of the square.
+    """
     low, high = (max(0, y - reach), max(0, x - reach)), (min(side, y + reach + 1), min(side, x + reach + 1))
     here = slice(low[0], high[0]), slice(low[1], high[1])
     part = slice(low[0] - y + reach, high[0] - y + reach), slice(low[1] - x + reach, high[1] - x + reach)

@@ -2,10 +2,10 @@
 
     table = Transients(seed=1).make(1000)    # columns image, time, value, error, band, limit, host_magnitude, label ...
 
-One class and one redshift determine all three: the supernova (supernovae.py), the morphology of its host (the galaxies
-of the images) and the brightness of the host. Hosts follow the known trends: type Ia in all galaxies, core collapse
-(Ibc, II) in galaxies that form stars, superluminous ones in faint irregular galaxies. Shares and magnitudes are round
-numbers. Hosts are fainter with redshift, but neither smaller nor redder.
+The class and the redshift of a transient determine its light curve (supernovae.py), and the morphology and the
+brightness of its host galaxy. Hosts follow the known trends: type Ia in all galaxies, core collapse
+(Ibc, II) in galaxies that form stars, superluminous ones in faint irregular galaxies. Class fractions and magnitudes
+are rounded, not fitted. Hosts are fainter with redshift, but neither smaller nor redder.
 """
 
 from __future__ import annotations

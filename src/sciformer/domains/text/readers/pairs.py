@@ -102,7 +102,7 @@ class Parallel(Parts):
         return rows[kept]
 
     def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
-        """Return the names of the files; refuse an empty list, or column names that are not distinct."""
+        """Return the file names; refuse an empty list, and `data.columns` without two distinct names."""
         different = {column for column in self.columns if column and column == column.strip()}
         if len(self.columns) < 2 or len(different) < len(self.columns):
             message = f"data.columns must be two or more different names, not {self.columns}"
