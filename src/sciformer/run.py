@@ -295,11 +295,9 @@ class Run:
         beam      number of hypotheses (default: `objective.beam` of the recipe)
         penalty   length penalty (default: `objective.penalty` of the recipe)
         """
-        from .generation.translate import translate
+        from .generation.translate import check_list, translate
 
-        if isinstance(what, str):
-            message = "the samples to translate must be a list, not a string"
-            raise UserError(message, hint="Write [text], or [file].")
+        check_list(what)
         return translate(self, what, beam=beam, penalty=penalty)
 
     def source(self, what: Any, aligned: bool = False, empty: bool = False, streams: Collection[str] = ()) -> Source:

@@ -40,8 +40,9 @@ FROZEN = {
     "Run.report": "self",
     "Run.samples": "self, part='test', files=(), watch=None",
     "Run.scores": "a value",
-    "Run.source": "self, what, aligned=False, empty=False",
+    "Run.source": "self, what, aligned=False, empty=False, streams=()",
     "Run.step": "a value",
+    "Run.translate": "self, what, *, beam=None, penalty=None",
     "check": "recipe, *, data=None, valid=None, test=None, parts='', deep=False, plugins=()",
     "check_tokens": "tokens, table, *, dim=8, missing=(), draw=True",
     "compare": (
@@ -50,7 +51,7 @@ FROZEN = {
     ),
     "embed": "run, what, *, pool='model', unit=False, stream='', accept_drift=False",
     "evaluate": "run, data=None, *, part='test', files=(), limit=None, accept_drift=False",
-    "export": "run, out, format='', *, overwrite=False",
+    "export": "run, out, format='', *, overwrite=False, stream=''",
     "finetune": (
         "recipe, run=None, *, source, data=None, valid=None, test=None, parts='', fresh=False, "
         "accept_changes=False, plugins=(), show=True, report=True"
@@ -71,7 +72,7 @@ FROZEN = {
         "recipe, run=None, *, data=None, valid=None, test=None, parts='', fresh=False, "
         "accept_changes=False, plugins=(), show=True, report=True, stop_after=None"
     ),
-    "translate": "run, texts, *, beam=None, penalty=None",
+    "translate": "run, what, *, beam=None, penalty=None",
 }
 
 

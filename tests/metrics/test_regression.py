@@ -108,8 +108,8 @@ OUTPUTS = {
     **dict.fromkeys(("low_68", "low_95"), np.full(2, -1.0)),
     **dict.fromkeys(("high_68", "high_95"), np.full(2, 1.0)),
     **dict.fromkeys(("residual", "noise", "inner", "power", "true_power"), np.ones(2)),
-    "translation": ["the cat sat on the mat"],
-    "reference": ["the cat sat on a mat"],
+    "translation": ["the cat sat on the mat", "a dog"],
+    "reference": ["the cat sat on a mat", "a dog"],
     **dict.fromkeys(("rank", "reverse_rank", "matched"), np.ones(2)),
     "tags": [["B-a", "O"], ["O"]],
     "truth": [["B-a", "O"], ["B-a"]],
@@ -119,7 +119,7 @@ WORSE = OUTPUTS | {
     **dict.fromkeys(("mean", "loss", "residual"), np.full(2, 9.0)),
     **dict.fromkeys(("rank", "reverse_rank"), np.full(2, 9.0)),
     **dict.fromkeys(("correct", "inner", "matched"), np.zeros(2)),
-    "translation": ["a dog ran off"],
+    "translation": ["a dog ran off", "two dogs"],
     "tags": [["O", "B-a"], ["O"]],
 }
 

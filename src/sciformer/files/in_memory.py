@@ -69,7 +69,7 @@ class MemoryFile(AnyPath):
 
     def check_rows(self) -> None:
         """Refuse a table without rows, as readers do with a file."""
-        if not self.rows:
+        if not self.rows and not self.contents.others:  # columns that cannot be read are an error of the reader
             raise UserError(f"{self} has no rows", key="data" if self.part == "train" else self.part)
 
     @property

@@ -36,6 +36,13 @@ MAX_BATCH_TOKENS = 8192  # tokens of sources in a batch, padding included
 OnProgress = Callable[[int, int], None]
 
 
+def check_list(what: Any) -> None:
+    """Refuse a single string in the place of a list of texts or files."""
+    if isinstance(what, str):
+        message = "the samples to translate must be a list, not a string"
+        raise UserError(message, hint="Write [text], or [file].")
+
+
 def translate(
     run: Run,
     what: Any,

@@ -131,6 +131,9 @@ def translate(run: AnyRun, what: Any, *, beam: int | None = None, penalty: float
     beam      number of hypotheses (default: `objective.beam` of the recipe)
     penalty   length penalty (default: `objective.penalty` of the recipe)
     """
+    from ..generation.translate import check_list
+
+    check_list(what)
     return _run(run).translate(what, beam=beam, penalty=penalty)
 
 

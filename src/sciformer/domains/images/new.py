@@ -221,6 +221,7 @@ def _class_or_value_column(name: str, column: Array) -> Array:
     Integers with too many distinct values become floats.
     """
     known = column[~is_missing(column)]
+    known = known.astype(str) if known.dtype.kind == "O" else known  # long texts are read as objects
     whole = known.dtype.kind in "iu" and name.lower() not in IDENTIFIER_NAMES
     return known.astype(np.float64) if whole and _too_many_classes(known) else known
 
