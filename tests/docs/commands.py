@@ -18,11 +18,11 @@ runner = load()
 
 
 def changed(words, changes):
-    """A command with some options set, whatever the guide has for them."""
+    """A command with some options set, whatever the guide has for them; None leaves an option out."""
     for name, value in changes.items():
         if f"--{name}" in words:
             words = [*words[: (at := words.index(f"--{name}"))], *words[at + 2 :]]
-        words = [*words, f"--{name}", str(value)]
+        words = words if value is None else [*words, f"--{name}", str(value)]
     return words
 
 

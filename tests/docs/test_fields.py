@@ -38,7 +38,7 @@ PAGES = {
         },
         {"images/lenses": SKY},
         12,
-        USUAL | LEARNING | {"embed"},
+        USUAL | LEARNING | {"embed", "translate"},
         {"first.yaml", "sky.yaml", "answers.csv", "mergers.csv", "map.png"},
     ),
     "jets": Page(
@@ -65,7 +65,11 @@ PAGES = {
             "compare": {**SMALL, "seeds": 1},
             "simulate": {"number": 80},
         },
-        {"train --data.number": SERIES, "compare --labels": {"labels": "2,all", "folds": 2}},
+        {
+            "train --data.number": SERIES,
+            "lightcurves/transient-multistream": {"data.points": None},
+            "compare --labels": {"labels": "2,all", "folds": 2},
+        },
         15,
         USUAL | LEARNING | {"embed", "calibrate"},
         {"first.yaml", "answers.csv", "vectors.parquet", "supernovae.parquet"},
