@@ -81,7 +81,7 @@ class Config:
         return names[value]
 
     def done(self) -> None:
-        """Refuse keys that nobody has read, except with the value null, false or empty."""
+        """Refuse keys that were not read, unless their value is null, false or empty."""
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:

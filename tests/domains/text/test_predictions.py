@@ -227,5 +227,5 @@ def test_words_of_samples_in_memory_are_tagged_one_by_one(tagger):
     assert list(run.predict({"words": np.array([["Ada", "left", "Rome", "."]])})["tags"][0])[2] == "B-place"
     assert list(run.predict({"words": np.array([b"Ada left Rome ."])})["tags"][0]) == ["B-person", "O", "B-place", "O"]
     for column in ([None], [{"Ada": 1}], [["Ada", None]], [["Ada"], "Max"]):
-        with refuses("words"):
+        with refuses("`words"):
             run.predict({"words": strings(column)})
