@@ -19,7 +19,7 @@ from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable
 from .base import Entrance, Model
 from .encoder import Encoded
-from .encoder_decoder import SOURCE, TARGET
+from .encoder_decoder import SOURCE, TARGET, check_source_and_target
 
 
 class ContrastiveCaptioner(Model):
@@ -31,13 +31,7 @@ class ContrastiveCaptioner(Model):
     """Number of queries of the attention pooling of the source for the caption (default: 256)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        if set(tokens) != {SOURCE, TARGET}:
-            found = f"the streams {', '.join(tokens)}" if len(tokens) > 1 else "only one stream"
-            raise UserError(
-                f"`model.kind: {self.kind}` needs two token streams, {SOURCE} and {TARGET}, but the recipe has {found}",
-                hint=f"Write the keys of the two streams in tokens.{SOURCE} and tokens.{TARGET}.",
-                key="tokens",
-            )
+        check_source_and_target(tokens, self)
         if objective.asks != "caption":
             message = f"`model.kind: {self.kind}` needs `objective.kind: contrast_and_caption`, not `{objective.kind}`"
             raise UserError(message, key="objective.kind")

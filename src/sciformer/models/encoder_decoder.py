@@ -22,6 +22,17 @@ from .encoder import Encoded
 SOURCE, TARGET = "source", "target"  # the names of the two streams
 
 
+def check_source_and_target(tokens: Mapping[str, Tokens], section: Model) -> None:
+    """Refuse streams other than source and target."""
+    if set(tokens) != {SOURCE, TARGET}:
+        found = f"the streams {', '.join(tokens)}" if len(tokens) > 1 else "only one stream"
+        raise UserError(
+            f"`model.kind: {section.kind}` needs two token streams, {SOURCE} and {TARGET}, but the recipe has {found}",
+            hint=f"Write the keys of the two streams in tokens.{SOURCE} and tokens.{TARGET}.",
+            key="tokens",
+        )
+
+
 class EncoderDecoder(Model):
     """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
@@ -35,13 +46,7 @@ class EncoderDecoder(Model):
         return (RecurrentDecoderOptions,) if issubclass(chosen, RecurrentOptions) else ()
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
-        if set(tokens) != {SOURCE, TARGET}:
-            found = f"the streams {', '.join(tokens)}" if len(tokens) > 1 else "only one stream"
-            raise UserError(
-                f"`model.kind: {self.kind}` needs two token streams, {SOURCE} and {TARGET}, but the recipe has {found}",
-                hint=f"Write the keys of the two streams in tokens.{SOURCE} and tokens.{TARGET}.",
-                key="tokens",
-            )
+        check_source_and_target(tokens, self)
         if objective.asks != "translate":
             raise UserError(
                 f"`model.kind: {self.kind}` needs an objective with a target, for example translate, "
