@@ -47,12 +47,12 @@ class Step(NamedTuple):
 
 STEPS = {
     "speed": Step("speed.py train --processes 2", "text-speed", 150, 330),
-    "decode": Step("speed.py decode --processes 2", "text-speed", 100, 240),
-    "engine": Step("run.py engine --steps 300 --repeats 5 --processes 2 --text {data}/input.txt", "run", 60, 200),
+    "decode": Step("speed.py decode --processes 1", "text-speed", 90, 200),
+    "engine": Step("run.py engine --steps 300 --repeats 5 --processes 1 --text {data}/input.txt", "run", 60, 200),
     "tests": Step("-m pytest tests/gpu -n 8", "core", 240, 560, {"TORCHINDUCTOR_COMPILE_THREADS": "2"}),
     "ragged": Step("lightcurves_speed.py train --processes 1 --ztf {data}/ztf.npy", "lightcurves-speed", 100, 240),
-    "jets": Step("jets_speed.py train infer --processes 2", "jets-speed", 120, 400),
-    "images": Step("images_speed.py train --processes 2", "images-speed", 100, 260),
+    "jets": Step("jets_speed.py train infer --processes 1", "jets-speed", 120, 300),
+    "images": Step("images_speed.py train --processes 1", "images-speed", 90, 200),
     "ragged-infer": Step("lightcurves_speed.py infer --processes 1 --ztf {data}/ztf.npy", "lightcurves-speed", 80, 240),
 }
 
