@@ -53,7 +53,7 @@ STEPS = {
     "speed": Step("speed.py train --processes 1", "text-speed", 60, 330),
     "decode": Step("speed.py decode --processes 1", "text-speed", 60, 200),
     "engine": Step("run.py engine --steps 300 --repeats 5 --processes 1 --text {data}/input.txt", "run", 40, 200),
-    "tests": Step("-m pytest tests/gpu -n 8", "core", 240, 560, {"TORCHINDUCTOR_COMPILE_THREADS": "2"}),
+    "tests": Step("-m pytest tests/gpu -n 8 -p no:benchmark", "core", 240, 560, {"TORCHINDUCTOR_COMPILE_THREADS": "2"}),
     "ragged": Step("lightcurves_speed.py train --processes 1 --ztf {data}/ztf.npy", "lightcurves-speed", 50, 240),
     "jets": Step("jets_speed.py train infer --processes 1", "jets-speed", 60, 300),
     "images": Step("images_speed.py train --processes 1", "images-speed", 50, 200),
