@@ -65,7 +65,7 @@ def generate(
     seed         seed of the random numbers (default: a new seed in each call)
     precision    data type of the weights: float32, bfloat16, or auto (as in training)
     compiled     whether to compile a step on CUDA (default: only for long texts, where it saves time)
-    beside       one sample of the other streams, as columns, for a model of several streams
+    beside       one sample of all streams besides the text, as columns (default: none)
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
@@ -162,7 +162,7 @@ class Author:
         return [*first, *ids, *last]
 
     def _line_break(self) -> list[int]:
-        """Ids of a line break; of a substitute if the vocabulary has no line break."""
+        """Ids of a line break, or of a space or any token if the vocabulary has none."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:
@@ -214,7 +214,7 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer for the text that follows a prompt."""
+        """Detokenizer for the continuation of a prompt."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
@@ -279,7 +279,7 @@ def _text_stream(run: Run) -> tuple[str, Textual]:
 
 
 def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
-    """The model, conditioned on one sample of the other streams if there are any."""
+    """Model, conditioned on one sample of all streams besides the text."""
     others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
     table = Memory(beside or {}).table
     if not others and beside:

@@ -96,7 +96,7 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Top-k logits: first of each part of the vocabulary, then of the candidates found there."""
+    """Top-k logits of each part of the vocabulary, then of all these candidates."""
     padded = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf)
     parts = padded.unflatten(-1, (-1, VOCABULARY_PART))
     found, place = parts.topk(count, sorted=False)
