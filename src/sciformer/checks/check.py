@@ -92,7 +92,7 @@ def check(
     plugins  loaded plugins; their tokens are tested with the whole conformance suite
     deep     check all samples of every part (default: only the first 2048)
     run      folder of the planned run: its disk must have space for the checkpoints
-    hashes   file that lists the hashes of the data files: compared with them, or written if it does not exist
+    hashes   list of the hashes of the data files: compared with the files, or written if it does not exist
     """
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):

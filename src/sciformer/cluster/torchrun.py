@@ -2,8 +2,8 @@
 
 torchrun parses its whole command line, also the words after `-m sciformer`. Before Python 3.12.7, argparse then refuses
 `--run`, because it abbreviates both `--run-path` and `--run_path`. `separate_options` inserts `--` before `sciformer`,
-which ends the options of torchrun. PyTorch calls it in `import torch`, through the entry point `torch.backends` in
-pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
+which ends the options of torchrun. PyTorch calls this function in `import torch`, through the entry point
+`torch.backends` in pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
 """
 
 from __future__ import annotations

@@ -173,9 +173,11 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in the memory of a byte buffer, shaped like `like`.
+    """Tensors in a byte buffer, with the shapes and types of the tensors `like`.
 
-    They are not views of the buffer, because a compiler would trace views.
+    The tensors are not views of the buffer, because a compiler would trace views.
+
+    starts   first byte of each tensor
     """
     storage = run.untyped_storage()
     return [

@@ -68,7 +68,7 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """First step, in place of the step with the longest sample.
+        """First step, used as the step with the widest batch.
 
         If `lengths` are given, a later batch can be wider.
         """

@@ -169,7 +169,7 @@ class Data(Section):
         return self
 
     def without_files(self) -> dict[str, Any]:
-        """Values of the file keys for data in memory: no file names."""
+        """Empty values of the file keys, for data in memory."""
         return {}
 
     def further_columns(self) -> Collection[str]:
@@ -322,7 +322,7 @@ def expand_glob(path: Path) -> list[Path]:
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
     """Expand file names and globs, in order; a missing file is an error.
 
-    Tables in memory do not change.
+    Tables in memory are returned unchanged.
     """
     if not patterns:
         raise UserError(f"no {what} are given", hint="Give them with --data.files NAME ...", key="data.files")

@@ -99,7 +99,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Share:
-    """Part `number` of `shares` equal parts of the sequence of all blocks."""
+    """Share of all blocks: part `number` of `shares` equal, consecutive parts."""
 
     number: int = 0
     shares: int = 1

@@ -169,7 +169,7 @@ class SealedFolder:
     def write(self, files: Mapping[str, bytes | Path | None], anew: bool = False) -> None:
         """Write files atomically and record their hashes; None removes a file.
 
-        files   contents by name; a Path is a complete file on the same disk, which is renamed
+        files   contents by name; a Path is a complete file on the same disk, to be renamed
         anew    start a new manifest if the old one is damaged or lost
         """
         try:

@@ -58,7 +58,7 @@ def generate(
     length       maximum number of tokens
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
-    top_p        nucleus sampling: choose from the most likely tokens that together have this probability (default: all)
+    top_p        nucleus sampling: choose from the most likely tokens with this total probability (default: all)
     repetition   penalty on earlier tokens (default: 1, no penalty)
     stop         strings that end the text, and are not part of the result (default: none)
     beam         number of hypotheses of a beam search (default: 1, which means sampling)

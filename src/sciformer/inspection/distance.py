@@ -52,7 +52,8 @@ def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionD
     """
     a, d = to_matrix(weights, 4, "weights", "(B, H, N, M)")[:, :, front:, front:], np.asarray(distance, np.float64)
     if d.shape != a.shape[2:]:
-        raise UserError(f"the distances have the shape {d.shape}, but the weights need {a.shape[2:]}")
+        message = f"the distances must have the shape {a.shape[2:]}, for weights of the shape {a.shape}, not {d.shape}"
+        raise UserError(message)
     visible = np.asarray((a > 0).any(1, keepdims=True), np.float64)
     return AttentionDistance(_mean_distance(a, d), _mean_distance(visible, d)[:, 0])
 

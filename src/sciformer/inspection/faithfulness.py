@@ -189,7 +189,7 @@ def faithfulness(
 def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
     """Scores of the tokens of samples, by each attribution method.
 
-    Only the gradient is known for models without attention, and for streams other than that of the objective.
+    Only the gradient is known for models without attention, and for streams besides the stream of the objective.
     """
     found = attribute(step, assembly, batch, stream=stream)
     joins = assembly.recipe.model.joins_streams and len(assembly.tokens) > 1

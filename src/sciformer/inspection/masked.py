@@ -23,7 +23,7 @@ PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 def predict_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> tuple[Batch, dict[str, Array]]:
     """Masked samples in raw values, and predictions of their masked tokens.
 
-    stream   stream of the tokens (default: the stream of the objective); the samples have no other stream
+    stream   stream of the tokens, and the only stream of the returned samples (default: the stream of the objective)
 
     Predictions (T, ...) are for the tokens of all samples, in the units of the readout, with NaN for tokens not masked.
     """

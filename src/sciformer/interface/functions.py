@@ -113,7 +113,7 @@ def generate(
     length        maximum number of tokens
     temperature   divides the logits (default: 1); 0 takes the most likely token
     top_k         number of most likely tokens to choose from (default: all)
-    top_p         nucleus sampling: probability of the tokens to choose from (default: all)
+    top_p         nucleus sampling: choose from the most likely tokens with this total probability (default: all)
     stop          strings that end the text
     beam          number of hypotheses of a beam search (default: 1, which means sampling)
     seed          seed of the random numbers (default: a new seed in each call)

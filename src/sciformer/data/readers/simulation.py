@@ -59,7 +59,7 @@ class Simulation(Data):
         return self.number
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Tables of samples, in pieces, to write to a file with this suffix."""
+        """Yield tables of samples for a file with this suffix."""
         raise NotImplementedError
 
     def file_reader(self) -> Data:

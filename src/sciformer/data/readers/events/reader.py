@@ -406,7 +406,7 @@ class Plan(FilePlan):
             first = int(wrong.argmax())
             true = " and ".join(name for name, flag in zip(self.classes, flags[:, first]) if flag) or "no class"
             message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not {true}"
-            share = f"{int(wrong.sum()):,} of the {len(rows):,} samples in this range of rows are wrong"
+            share = f"{int(wrong.sum()):,} of {len(rows):,} samples in this range of rows are wrong"
             hint = f"{share}; exclude them with data.select."
             raise UserError(message, hint=hint, key="data.classes", file=path)
 
@@ -414,7 +414,7 @@ class Plan(FilePlan):
         if words.dtype.kind == "U" and not (words != "").all():
             first, count = rows[words == ""][0], int((words == "").sum())
             message = f"entry {first} of {path} has no class in `{self.label}`"
-            hint = f"{count:,} of the {len(words):,} samples in this range of rows have no class."
+            hint = f"{count:,} of {len(words):,} samples in this range of rows have no class."
             raise UserError(message, hint=hint, key="data.label", file=path)
 
     def _weigh(self, table: dict[str, Column], path: Path) -> None:

@@ -73,7 +73,7 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns with a name: exactly, else ignoring case, else by inner name."""
+    """Columns for a name: equal, else equal in lower case, else equal inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -193,7 +193,7 @@ def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], p
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """Column of the values; columns with errors are preferred, then fluxes."""
+    """Name of the value column: with errors before without, flux before magnitude."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:
