@@ -131,7 +131,8 @@ class Assembly:
         data = data_with_columns(recipe)
         splits = data.open(log) if write else data.reopen(log)
         if "train" not in splits.sources:
-            raise UserError(f"the data have no training part, only {', '.join(splits.sources)}", key="data")
+            message = f"the data have no training part, only {', '.join(splits.sources)}"
+            raise UserError(message, hint="Name training files in data.files.", key="data")
         made = cls(recipe, splits)
         made.learned = dict(splits.learned)
         if state is not None:

@@ -249,7 +249,8 @@ class Run:
             central = getattr(self.objective, "intervals", None)
             if central is None:
                 kind = self.objective.kind
-                raise UserError(f"`objective.kind: {kind}` has no intervals", key="objective.kind")
+                message = f"predictions of `objective.kind: {kind}` have no intervals"
+                raise UserError(message, hint="Predict without intervals.", key="objective.kind")
             answers |= central(found.outputs)
         for note in [] if compared is None else compared.notes:
             warnings.warn(note, stacklevel=2)

@@ -149,7 +149,8 @@ def predict(
         outputs = answer(step.model, on_device(made, where, carried))
         if logits and "logits" not in outputs:
             kind = assembly.objective.kind
-            raise UserError(f"`objective.kind: {kind}` has no logits of classes", key="objective.kind")
+            message = f"predictions of `objective.kind: {kind}` have no logits of classes"
+            raise UserError(message, hint="Predict without logits.", key="objective.kind")
         return AsyncTensors(outputs), raw.samples, ids
 
     def passes() -> Iterator[tuple[AsyncTensors, dict[str, Array], Array]]:
