@@ -234,7 +234,7 @@ class FilePlan:
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """Copy of the plan without any selection of samples."""
+        """Copy of the plan for all samples, also empty and unselected samples."""
         raise NotImplementedError
 
     def with_empty(self) -> Self:

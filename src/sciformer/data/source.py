@@ -145,7 +145,7 @@ class Data(Section):
         names     columns that are always required
         truth     columns required for training and evaluation, but not for prediction
         wishes    optional columns
-        positive  columns without valid negative entries
+        positive  columns in which a negative entry is invalid
         """
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
