@@ -50,7 +50,10 @@ def data_with_columns(recipe: Recipe, streams: Collection[str] = ()) -> Data:
 
 
 def choose_stream(recipe: Recipe) -> Objective:
-    """Objective of a recipe; if one trunk reads all streams, with the first stream as default."""
+    """Objective of a recipe, with its stream chosen.
+
+    If one trunk reads several streams and the recipe names none, the first stream is chosen.
+    """
     objective: Objective = recipe.objective
     if objective.stream or len(recipe.streams) == 1 or not recipe.model.joins_streams:
         return objective
@@ -77,7 +80,7 @@ def _memory_errors() -> Iterator[None]:
 
 
 def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
-    """The stream that is cut into windows, as {name: tokens}; {} if samples are not cut."""
+    """Windowed stream, as {name: tokens}; {} if samples are not cut into windows."""
     kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
     alone = len(tokens) == 1
     found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
@@ -94,7 +97,7 @@ class Assembly:
     """
 
     pretrained: Pretrained | None = None
-    """Pretrained run, whose weights initialize a new network."""
+    """Pretrained run with the initial weights of a new network."""
     profile: dict[str, Any] | None = None
     """Profile of the training data; None if unknown, as for an imported model."""
     profile_notes: Sequence[str] = ()
@@ -128,7 +131,8 @@ class Assembly:
         data = data_with_columns(recipe)
         splits = data.open(log) if write else data.reopen(log)
         if "train" not in splits.sources:
-            raise UserError(f"the data have no training part, only {', '.join(splits.sources)}", key="data")
+            message = f"the data have no training part, only {', '.join(splits.sources)}"
+            raise UserError(message, hint="Name training files in data.files.", key="data")
         made = cls(recipe, splits)
         made.learned = dict(splits.learned)
         if state is not None:
@@ -174,9 +178,9 @@ class Assembly:
 
     @contextmanager
     def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
-        """Context manager for the dataset of a part, with `watch` called for each piece.
+        """Context manager for the dataset of a part; calls `watch` with each loaded piece.
 
-        At the end, at least one piece has been loaded.
+        If no piece was loaded inside, the first piece is loaded at the end.
         """
         assert self.splits is not None
         source = self.splits.sources[part]
@@ -187,7 +191,7 @@ class Assembly:
         dataset.watch = None
 
     def _fit_tokens(self, source: Source) -> None:
-        """Fit the tokens of each stream, or copy the state of fitted tokens with the same vocabulary."""
+        """Fit the tokens of each stream; streams with a common vocabulary are fitted once."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
             text = tokens if isinstance(tokens, Textual) else None
@@ -229,7 +233,7 @@ class Assembly:
             tokens.restore(state["tokens"][name])
 
     def dataset(self, part: str) -> Dataset:
-        """Samples of a part of the data; only windows of the training part may overlap."""
+        """Samples of a part of the data. Only training windows may overlap."""
         assert self.splits is not None
         if part not in self._datasets:
             one_of("the part of the data", part, self.splits.sources)
@@ -237,9 +241,9 @@ class Assembly:
         return self._datasets[part]
 
     def compare(self, accept_drift: bool = False, scores: bool = False) -> Comparison | None:
-        """Function to compare new data with the training data; see `watch` of `samples`.
+        """Function for the comparison of new data with the training data.
 
-        It is None if the training data have no profile.
+        Pass it as `watch` to `samples`. It is None if the training data have no profile.
         """
         return None if self.profile is None else Comparison(self.profile, self.tokens.values(), accept_drift, scores)
 
@@ -249,7 +253,7 @@ class Assembly:
         """Samples of a source or table, tokenised as in the recipe.
 
         until   keep only tokens up to this distance from the first token of each sample
-        watch   see `Dataset`
+        watch   function called with each loaded piece (see `Dataset`)
         """
         if isinstance(source, Mapping):
             source = Memory(source)
@@ -286,7 +290,7 @@ class Assembly:
     def network(self, seed: int | None = None) -> nn.Module:
         """Build the network, with random weights or the weights of a pretrained run.
 
-        A large network is first built without memory, to compare its size with the free memory.
+        A large network is first built on the `meta` device, to compare its size with the free memory.
 
         seed   seed of the random weights (default: train.seed)
         """
@@ -304,7 +308,7 @@ class Assembly:
         return built
 
     def carried(self) -> dict[str, Carried]:
-        """Tensors carried by the objective from step to step, drawn with train.seed."""
+        """Initial tensors of the state of the objective, drawn with train.seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed)
             return self.objective.carried(self.tokens)
@@ -318,7 +322,7 @@ class Assembly:
     ) -> Source:
         """Open files in the format of the training data; only their sizes are read.
 
-        aligned   keep every sample
+        aligned   keep all samples, also empty or unselected samples, to align results with the input rows
         empty     keep empty samples
         streams   streams whose columns are required (default: all)
         """

@@ -19,19 +19,22 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 
 
 def printable(text: str) -> str:
-    r"""Replace control characters, which could control a terminal, by visible text such as \x1b."""
+    r"""Replace control characters by visible text such as \x1b.
+
+    Control characters in a file name could change the terminal.
+    """
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that the memory of the GPU or of the machine ran out."""
+    """Whether an error is a lack of GPU memory or of main memory."""
     if isinstance(error, RuntimeError):
         return type(error).__name__ == "OutOfMemoryError" or OUT_OF_MEMORY.search(str(error)) is not None
     return isinstance(error, MemoryError)
 
 
 class UserError(ValueError):
-    """Error that the user can correct; errors of the library itself are assertions.
+    """Error for the user to correct; errors of the library itself are assertions.
 
     message   what is wrong, in one plain sentence without a full stop
     hint      what to do, in one or more sentences; may be empty; both without control characters
@@ -73,7 +76,7 @@ class UserError(ValueError):
 
 
 def one_of(what: str, value: object, names: Iterable[object], *, key: str | None = None) -> None:
-    """Raise a `UserError` with the nearest choice if `value` is not one of `names`."""
+    """Raise a `UserError` with the nearest name if `value` is not in `names`."""
     known = [str(name) for name in names]
     if value in known:
         return
@@ -105,9 +108,9 @@ def list_names(names: Iterable[object], most: int = 12, separator: str = ", ") -
 
 
 def _are_last_words_close(one: str, other: str) -> bool:
-    """Whether two names of the same collection are also close without its name.
+    """Whether two names are similar apart from a common prefix.
 
-    part_energy and part_py have only their collection in common.
+    `part_energy` and `part_py` are not: they share only the prefix `part_`.
     """
     (start, last), (begin, end) = (PREFIX.fullmatch(name).groups() for name in (one, other))  # type: ignore[union-attr]
     return start != begin or not start or difflib.SequenceMatcher(None, last, end).ratio() >= MIN_CLOSENESS

@@ -22,34 +22,33 @@ MIN_SECONDS_BETWEEN_UPDATES = 0.25  # in a notebook
 
 
 class PrintableConsole(Console):
-    """Console that shows control characters as visible text."""
+    """Console with control characters as visible text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Segments to print, in which control characters are visible text."""
+        """Segments to print, with control characters as visible text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 class ProgressConsole(PrintableConsole):
-    """Console without output after its reader (such as `head`) has closed the pipe."""
+    """Console without further output after a closed pipe, for example to `head`."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
-        """Discard all further output."""
         self.quiet = True
         self.file = open(os.devnull, "w")  # noqa: SIM115, for as long as the process lives
 
 
 class NotebookLine:
-    """Line of a notebook that is replaced in place; IPython shows it, without ipywidgets."""
+    """Notebook line, updated in place by IPython without ipywidgets."""
 
     def __init__(self) -> None:
         self.handle: Any = None
 
     def show(self, text: str, share: float) -> None:
-        """Replace the line; `share` is the fraction that is done."""
+        """Replace the line; `share` is the fraction done."""
         display = import_module("IPython.display").display
         bar = f'<progress value="{min(1.0, max(0.0, share)):.4f}"></progress> <code>{html.escape(text)}</code>'
         data = {"text/plain": text, "text/html": bar}
@@ -68,7 +67,7 @@ class ProgressBar:
     unit    name of the counted objects
     show    whether to print anything
     done    count at the start
-    keep    whether the bar stays at the end; without a terminal, the first and the last line are then always printed
+    keep    leave the bar on the screen at the end; without a terminal, always print the first and the last line
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class ProgressBar:
             self.bar.stop()
 
     def add(self, count: int) -> None:
-        """Add `count` to the number that is done."""
+        """Advance the bar by `count`."""
         self.update(self.done + count)
 
     def update(self, done: int, total: int | None = None, figures: str = "") -> None:

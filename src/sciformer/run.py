@@ -175,7 +175,7 @@ class Run:
         *,
         data: Any = None,
     ) -> Evaluation:
-        """Evaluate on a part of the run's data, on files of the same format, or on a table in memory.
+        """Evaluate on a part of the data, on files of the same format, or in memory.
 
         data           samples in memory, with their labels or targets; all samples are evaluated
         accept_drift   evaluate even if the scale of a column differs from the training data
@@ -212,11 +212,11 @@ class Run:
         logits: bool = False,
         intervals: bool = False,
     ) -> Any:
-        """Predict files or samples in memory; return predictions and the columns of the samples.
+        """Predict files or samples in memory; return predictions and sample columns.
 
-        Classification gives probabilities and classes; regression gives values and standard deviations. Samples without
-        entries have NaN. The column `drift` is the fraction of the values of a sample that are outside the range of the
-        training data, in the worst column.
+        Classification gives probabilities and classes; regression gives values and standard deviations. Empty samples
+        have NaN. The column `drift` is the fraction of values of a sample outside the range of the training data; of
+        several columns, the largest fraction.
 
         For a data frame or table (pandas, polars, pyarrow, astropy), the result is a table of the same package. It
         has a row for each sample, the index of pandas, and a column for each number: `score_CLASS`, `class`,
@@ -249,7 +249,8 @@ class Run:
             central = getattr(self.objective, "intervals", None)
             if central is None:
                 kind = self.objective.kind
-                raise UserError(f"`objective.kind: {kind}` has no intervals", key="objective.kind")
+                message = f"predictions of `objective.kind: {kind}` have no intervals"
+                raise UserError(message, hint="Predict without intervals.", key="objective.kind")
             answers |= central(found.outputs)
         for note in [] if compared is None else compared.notes:
             warnings.warn(note, stacklevel=2)
@@ -260,7 +261,7 @@ class Run:
         return to_frame(flatten_columns(columns, self.assembly.objective), what, getattr(source, "rows", None))
 
     def inputs(self, what: Any) -> ModelInputs:
-        """Prepare files or samples in memory for `model`: tensors on the device of the model.
+        """Prepare files or samples in memory as inputs of `model`, on its device.
 
         inputs = run.inputs(table)
         vectors = run.model.encode(inputs.stream)                 hidden states, with gradients
@@ -274,7 +275,7 @@ class Run:
 
     @property
     def objective(self) -> Objective:
-        """Objective of the run with its fitted state, such as the names of the classes."""
+        """Objective of the run with its fitted state, for example the class names."""
         return self.assembly.objective
 
     @property
@@ -283,13 +284,13 @@ class Run:
         return [str(name) for name in getattr(self.assembly.objective, "classes", [])]
 
     def _mark_empty(self, watch: Watch | None, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Columns that `watch` adds to samples, and a column that marks empty samples."""
+        """Columns returned by `watch`, and a mask of empty samples."""
         columns = {} if watch is None else watch(table, streams)
         empty = self.recipe.data.empty_rows(table)
         return columns if empty is None else {**columns, EMPTY: empty}
 
     def translate(self, what: Any, *, beam: int | None = None, penalty: float | None = None) -> list[str]:
-        """Translate texts, or write texts about samples such as images; the order is kept.
+        """Translate texts, or write captions for samples such as images, in order.
 
         what      list of texts; for sources that are not text: files, an array or a table
         beam      number of hypotheses (default: `objective.beam` of the recipe)
@@ -301,12 +302,12 @@ class Run:
         return translate(self, what, beam=beam, penalty=penalty)
 
     def source(self, what: Any, aligned: bool = False, empty: bool = False, streams: Collection[str] = ()) -> Source:
-        """Source that reads files, samples in memory, or an opened source.
+        """Source of samples from files, from memory, or from an open source.
 
         Strings in a list are names of files. If the run reads texts, the strings are texts, unless a file with one of
         the names exists, or all strings look like names of files.
 
-        aligned   keep every sample
+        aligned   keep all samples, also empty or unselected samples, to align results with the input rows
         empty     keep empty samples
         streams   streams whose columns are required (default: all)
         """
@@ -452,7 +453,7 @@ def _train(
 
 
 def _check_tables(data: Mapping[str, str], recipe: Recipe, path: Path) -> None:
-    """Refuse to open the data of a run again if they were tables in memory and are not given."""
+    """Refuse a run trained on tables in memory if the tables are not given again."""
     if is_in_memory(data) and not recipe.tables:
         message = f"the data of the run {path} were a table in memory, which is not stored"
         hint = "Pass samples to evaluate: run.evaluate(data=table). Or train again with the same table, data=table: "
@@ -473,7 +474,7 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 
 
 def _check_ranks(assembly: Assembly, ranks: Ranks) -> None:
-    """Refuse tables in memory that differ between the processes of a training."""
+    """Refuse different tables in memory in the processes of a training."""
     assert assembly.splits is not None
     found = ranks.gather(assembly.splits.fingerprint) if assembly.recipe.tables else []
     if any(one != found[0] for one in found):
@@ -482,7 +483,7 @@ def _check_ranks(assembly: Assembly, ranks: Ranks) -> None:
 
 
 def _check_shared(folder: Folder, ranks: Ranks) -> None:
-    """Refuse a run folder that ranks on other machines do not see."""
+    """Refuse a run folder invisible to ranks on other machines."""
     signature = ranks.agree(folder.signature)
     seen = ranks.first or folder.is_locked_with(signature, SHARED_SECONDS)
     blind = [name for name in ranks.gather("" if seen else f"rank {ranks.rank} on {socket.gethostname()}") if name]
@@ -499,8 +500,7 @@ def _open(
 
     A resumed run is refused if its recipe, data or plugins have changed.
 
-    A damaged recipe.yaml or statistics.json is accepted if the same file, as it would be written now, has the hash in
-    the manifest.
+    A damaged recipe.yaml or statistics.json is written again if its new contents have the hash in the manifest.
     """
     recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint, changes are allowed
@@ -536,7 +536,7 @@ def _open(
 
 
 def _texts(assembly: Assembly) -> dict[str, str]:
-    """Contents of recipe.yaml and of the file with the fitted state, by file name."""
+    """Contents of recipe.yaml and statistics.json: {file name: text}."""
     return {"recipe.yaml": assembly.recipe.to_yaml(), "model/statistics.json": json.dumps(assembly.state())}
 
 

@@ -78,7 +78,7 @@ def check_tokens(
 
 
 class Case:
-    """Tokens fitted on a table, and the stream that they make from it."""
+    """Tokens fitted on a table, and the tokenised table."""
 
     def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
         fitted: Any = section.fresh()  # each check knows its protocol
@@ -90,7 +90,7 @@ class Case:
 
     @cached_property
     def seen(self) -> Stream:
-        """The samples, or the first window of each sample if they are cut into windows."""
+        """Samples, or the first window of each sample."""
         if not self.is_windowed:
             return self.stream
         index = WindowIndex(self.tokens.make_windows(), self.tokens.sample_shapes(self.stream))
@@ -107,7 +107,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """Tokens, after the random seed for new weights was set."""
+        """Tokens; sets the random seed for new weights."""
         torch.manual_seed(SEED)
         return self.tokens
 
@@ -389,7 +389,7 @@ def _readout(case: Case) -> Problems:
 
 
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
-    """Stream in which half of the tokens are hidden; `poison` first changes the hidden values."""
+    """Stream with half of the tokens hidden; `poison` first changes the hidden values."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", mask_ratio=0.5)
@@ -586,7 +586,7 @@ PROTOCOL_CHECKS: dict[Any, dict[str, Callable[[Case], Problems]]] = {
 
 
 def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
-    """Describe the first column in which two streams differ; empty if they are equal."""
+    """Describe the first different column of two streams; empty if they are equal."""
     if not np.array_equal(one.lengths, other.lengths):
         return "lengths"
     if odd := set(one.columns) ^ set(other.columns):

@@ -65,7 +65,7 @@ class Checked:
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """Context manager that records an exception as a problem; `what` names the step."""
+        """Context manager: record an exception as a problem; `what` names the step."""
         try:
             yield
         except RecipeError as error:
@@ -92,7 +92,7 @@ def check(
     plugins  loaded plugins; their tokens are tested with the whole conformance suite
     deep     check all samples of every part (default: only the first 2048)
     run      folder of the planned run: its disk must have space for the checkpoints
-    hashes   file that lists the hashes of the data files: compared with them, or written if it does not exist
+    hashes   list of the hashes of the data files: compared with the files, or written if it does not exist
     """
     checked = Checked(recipe.name if isinstance(recipe, Recipe) else str(recipe))
     with checked.trying("the recipe"):
@@ -192,7 +192,10 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
 
 
 def _small_table(table: Table, count: int) -> dict[str, Any] | None:
-    """First `count` samples of a table, with truncated texts; a shorter table is repeated."""
+    """First `count` samples of a table, with truncated texts.
+
+    A shorter table is repeated.
+    """
     if not rows_of(table):
         return None
     small: dict[str, Any] = dict(select(table, np.arange(count) % rows_of(table)))

@@ -82,7 +82,7 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
 
 
 def _expected_loss(engine: Engine) -> float | None:
-    """Loss of random guessing: ln(number of classes) or ln(size of the vocabulary), or None if unknown."""
+    """Loss of random guesses: ln(classes) or ln(vocabulary size); None if unknown."""
     objective: Any = engine.assembly.objective
     if objective.whole_batch:  # the loss depends on the batch
         return None
@@ -113,7 +113,7 @@ def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list
 
 
 def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
-    """Time some steps and an evaluation; from them, estimate the time of the training."""
+    """Estimate the training time from the time of a few steps and an evaluation."""
     log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
     steps = _steps(engine, most + 3)
@@ -153,7 +153,7 @@ def _estimate_time(checked: Checked, engine: Engine, most: int, log: Callable[[s
 
 
 def _steps(engine: Engine, count: int) -> list[int]:
-    """Indices of the steps to time; for a compiled model, steps whose batch shapes are equal."""
+    """Indices of the steps to time; for a compiled model, with equal batch shapes."""
     order = engine.order
     numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
     alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
@@ -210,7 +210,7 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
-    """Largest batch size, a power of two, whose activations fit into the free memory."""
+    """Largest power of two as batch size, by the memory of the activations."""
     fits = int(min(most, max(0.0, left) / max(1.0, found.activation_bytes)))
     return 1 << (fits.bit_length() - 1) if fits else 0
 

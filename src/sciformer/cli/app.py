@@ -71,7 +71,7 @@ def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Colle
     """Load a recipe with the changes of the command line.
 
     more      further changes
-    without   keys of changes to leave out
+    without   keys to leave unchanged
     """
     from ..recipe import Recipe
 
@@ -80,7 +80,7 @@ def load_recipe(name: str, more: Mapping[str, str] | None = None, without: Colle
 
 
 def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
-    """Load several recipes; each change applies to all recipes that have its key."""
+    """Load several recipes; a change applies to all recipes with the changed key."""
     from ..recipe import RecipeError
     from ..recipe.validate import UnknownKeyError
 
@@ -107,7 +107,7 @@ def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
 
 
 def parse_columns(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Parse options --map OURS=THEIRS: {column name in the recipe: column name in the file}."""
+    """Parse --map OURS=THEIRS into {column in the recipe: column in the file}."""
     found: dict[str, str] = {}
     for pair in pairs:
         ours, _, theirs = pair.partition("=")
@@ -123,7 +123,7 @@ def open_run(
 ) -> Run:
     """Open a run folder; only recipe keys for the reading of files may be changed.
 
-    columns   pairs OURS=THEIRS, for columns that have other names in new files
+    columns   pairs OURS=THEIRS, for columns with other names in new files
     files     new files to read, for commands that read files
     """
     if not files:

@@ -29,7 +29,7 @@ def read_measured() -> dict[str, dict[str, Any]]:
 
 
 def describe_measured(name: str) -> str:
-    """Measured score of a recipe: value, spread, id, seeds and hardware; or `unmeasured`."""
+    """Measured score of a recipe (value, spread, seeds, hardware), or `unmeasured`."""
     row = read_measured().get(name)
     if row is None:
         return "unmeasured"
@@ -109,7 +109,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
-    """Print rows that have equal keys as a table; an empty list prints nothing."""
+    """Print rows with equal keys as a table; an empty list prints nothing."""
     if not rows:
         return
     cells = [[f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()] for row in rows]

@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
 
 def import_commands() -> None:
-    """Import all simulations, so that the help can show their titles."""
+    """Import all simulations, for the titles in the help."""
     for name in built_in("simulation"):
         simulator[name]
 
@@ -107,7 +107,10 @@ def make_command(name: str) -> Callable[..., None]:
 
 
 def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simulation:
-    """Build the `data` section of a simulation from options, parsed by the types of its fields."""
+    """Build a simulation from the options of its command.
+
+    An option is text, parsed with the type of the field with the same name.
+    """
     words = {key: list(word) if isinstance(word, tuple) else word for key, word in given.items() if word is not None}
     values = {key: parse_typed(word, annotation_inside(kind, key)) for key, word in words.items()}
     try:
@@ -144,7 +147,7 @@ def _keyword(name: str, annotation: Any, default: Any = None) -> Argument:
 
 
 def _annotation(kind: type[Simulation], key: str) -> Any:
-    """Type and help of an option: a flag, or a text (parsed by `build`)."""
+    """Type and help of an option: a flag, or text for `build`."""
     info, wanted = kind.model_fields[key], annotation_inside(kind, key)
     default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
     text = " ".join((info.description or "").split())

@@ -56,7 +56,7 @@ def for_stdout(text: str) -> str:
 
 
 class LossyFile(io.FileIO):
-    """File that ignores failed writes; only a closed pipe raises an error."""
+    """File without errors for failed writes, except for a closed pipe."""
 
     def write(self, data: Any) -> Any:
         try:
@@ -68,9 +68,9 @@ class LossyFile(io.FileIO):
 
 
 def open_streams() -> None:
-    """Make stdout and stderr accept any text, even if they are closed or ASCII only.
+    """Make stdout and stderr accept any text, even if closed or limited to ASCII.
 
-    Messages on a full disk are lost, but they stop no training.
+    On a full disk, messages are lost, but a training continues.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -125,7 +125,7 @@ def run_and_report(work: Callable[[], Any]) -> int:
 
 
 def complain(text: str) -> None:
-    """Print an error to stderr; a process other than rank 0 adds its rank."""
+    """Print an error to stderr, with the rank of a process if it is not 0."""
     from rich.text import Text
 
     who = f"rank {rank()}: " if rank() else ""
@@ -151,7 +151,7 @@ def discard_output() -> None:
 
 
 def no_changes(advice: str) -> None:
-    """Refuse --KEY VALUE options in a command that takes no recipe keys."""
+    """Refuse recipe keys (--KEY VALUE) in a command without a recipe."""
     if RECIPE_CHANGES:
         key = next(iter(RECIPE_CHANGES))
         raise UserError(f"--{key} changes a recipe key, which this command does not allow", hint=advice, key=key)

@@ -1,4 +1,4 @@
-"""Translation and continuation of text files line by line, and texts about samples, for the command line."""
+"""Files of texts for the commands translate and generate; captions of samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def translate_file(
     run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
 ) -> None:
-    """Translate a text file to `out` or stdout; draw the alignment of the line with number `line`."""
+    """Translate a text file to `out` or stdout; draw the alignment of one `line`."""
     from ..generation.translate import translate
 
     if picture is not None:
@@ -59,7 +59,7 @@ def _write_alignment(run: Run, sample: str | Table, translation: str, picture: P
 
 
 def translates_text(run: Run) -> bool:
-    """Whether the sources of a run are texts; runs that were not trained for translation are refused."""
+    """Whether a run translates texts; refuses runs not trained for translation."""
     from ..generation.translate import check_translates, source_tokens
     from ..tokens.protocols import Textual
 
@@ -77,7 +77,10 @@ def translate_samples(
     picture: Path | None,
     number: int,
 ) -> None:
-    """Write a text about each sample of files, as lines or as a table; draw the attention of one sample."""
+    """Write a caption for each sample, as lines or as a table.
+
+    With `picture`, the attention of sample `number` is drawn.
+    """
     from ..data.source import pieces
     from ..files.tables import check_table, create_table, table_suffixes
     from ..generation.translate import columns_of, open_sources, translate
@@ -126,7 +129,7 @@ def _sample(source: Source, row: int) -> Table:
 
 
 def _with_answers(table: Table, target: str, answers: list[str]) -> Table:
-    """Columns of the samples with a number or text each, then their texts in the column `target`."""
+    """Scalar columns of the samples, and their captions in the column `target`."""
     plain = {
         name: as_text(column)
         for name, column in table.items()

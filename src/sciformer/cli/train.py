@@ -1,4 +1,4 @@
-"""Commands `recipes`, `new`, `check`, `train`, `pretrain`, `finetune` and `compare`."""
+"""Commands: recipes, new, check, train, pretrain, finetune and compare."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def train(recipe: RecipeName, /, *, options: TrainOptions = TrainOptions()) -> N
 
 
 def _train(recipe: str, options: TrainOptions, init_from: str | None = None) -> None:
-    """Train a recipe; `init_from` is the run to fine-tune, "" if the recipe names it."""
+    """Train a recipe; fine-tune the run `init_from` ("": the run in the recipe)."""
     plugins = load_plugins(options.plugin)
     made = load_recipe(recipe, {"train.init_from": init_from} if init_from else {})
     if init_from is not None and not made.train.init_from:
@@ -241,7 +241,7 @@ def compare(
 
 
 def _load_compared(names: tuple[str, ...], rivals: bool) -> list[Recipe]:
-    """Recipes to compare; for a single recipe, also other models or a changed copy of the recipe."""
+    """Recipes to compare: a single recipe with its rivals or with a changed copy."""
     from ..comparison.rivals import changed_rival, split_changes
     from ..comparison.rivals import rivals as rivals_of
 

@@ -1,4 +1,4 @@
-"""Commands `evaluate`, `calibrate`, `predict`, `translate`, `embed` and `generate`."""
+"""Commands: evaluate, calibrate, predict, translate, embed and generate."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def predict(
     """Write predictions for new files as a table, beside the columns of the samples.
 
     Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the fraction
-    of the values of a sample that are outside the range of the training data, in the worst column. Predictions of texts
-    have their line number. Keys of `data:` for the reading of files can be changed: `--data.errors replace`.
+    of values of a sample outside the range of the training data; of several columns, the largest fraction. Predictions
+    of texts have their line number. Keys of `data:` for the reading of files can be changed: `--data.errors replace`.
 
     Many processes can share the work: `--shards 64 --shard 3 --out scores/` writes one of 64 tables, and `--merge
     scores/ --out scores.parquet` makes one table of them. `sciformer status scores/` names the missing shards.
@@ -170,18 +170,18 @@ def translate(
     line: int = 1,
     plugin: Plugins = (),
 ) -> None:
-    """Translate a text file line by line, or write a text for each sample, such as a caption for an image.
+    """Translate the lines of a text file, or write captions for samples.
 
     The output keeps the order of the lines or samples.
 
     Parameters
     ----------
     files
-        Text file with one sentence per line, plain or .gz; - reads the standard input. For sources that are not text:
-        files or folders in the format of the training data.
+        Text file with one sentence per line, plain or .gz; - reads the standard input. For captions: files or folders
+        of samples, in the format of the training data.
     out
-        File to write, with one translation per line (default: standard output). If the source is not text, it can also
-        be a table (.csv, .jsonl, .parquet, ...) with the columns of the samples.
+        File to write, with one translation per line (default: standard output). Captions can
+        also be written as a table (.csv, .jsonl, .parquet, ...) beside the columns of the samples.
     beam
         Beam size (default: `objective.beam` of the recipe).
     penalty

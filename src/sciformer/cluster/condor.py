@@ -31,7 +31,7 @@ def prediction(work: Prediction, need: Resources) -> list[str]:
 
 
 def training_script(work: Training, need: Resources) -> list[str]:
-    """Shell script that trains.
+    """Shell script of a training.
 
     If the training was stopped by the time limit, the script ends with `REQUEUE_STATUS`, and HTCondor starts the job
     again.
@@ -52,7 +52,7 @@ def training_script(work: Training, need: Resources) -> list[str]:
 
 
 def prediction_script(work: Prediction, need: Resources) -> list[str]:
-    """Shell script that predicts a shard; its argument is the number of the shard."""
+    """Shell script of a prediction; its argument is the number of the shard."""
     return [*_begin(work, need), work.shard(need, '"$1"')]
 
 

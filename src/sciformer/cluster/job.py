@@ -50,7 +50,7 @@ def check_line(text: str, key: str) -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """Machines, time limit and shell environment that a job needs.
+    """Machines, time limit and shell environment of a job.
 
     nodes      number of machines
     gpus       GPUs on each machine, with one process for each GPU; 0: one process on the CPU
@@ -90,7 +90,7 @@ class Resources:
 
     @property
     def interpreter(self) -> str:
-        """Shell command that starts Python."""
+        """Shell command of the Python interpreter."""
         python = self.python or ("python" if self.setup or self.prefix else sys.executable)
         return f"{self.prefix} {shlex.quote(python)}".strip()
 
@@ -102,7 +102,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Work:
-    """Command that a job runs, and its output folder.
+    """Command and output folder of a job.
 
     words     arguments of `sciformer`, such as `train`, `RECIPE`
     folder    absolute path of the run folder, or of the folder of shards
@@ -122,7 +122,7 @@ class Work:
 
     @property
     def name(self) -> str:
-        """Name of the job: name of the folder, without characters that a scheduler refuses."""
+        """Name of the job: name of the folder, in characters accepted by schedulers."""
         name = re.sub(r"[^\w.-]+", "_", self.folder.name, flags=re.ASCII).strip("._-")[:MAX_NAME_LENGTH]
         return name if name[:1].isalpha() else f"sciformer_{name}".rstrip("_")
 
@@ -132,7 +132,7 @@ class Work:
         return shlex.join(["sciformer", *self.words])
 
     def quoted(self, name: str = "") -> str:
-        """Path of the folder of logs, or of a file in it, quoted for the shell."""
+        """Path of the folder of logs, or of a file in this folder, quoted for the shell."""
         return shlex.quote(str(self.logs / name))
 
 
@@ -151,7 +151,7 @@ class Training(Work):
             raise UserError(f"--restarts must be at least 0, not {self.restarts}", key="--restarts")
 
     def torchrun(self, need: Resources, endpoint: str, number: str) -> str:
-        """Shell command that starts torchrun on a machine.
+        """Shell command of torchrun on a machine.
 
         endpoint   host and port of the rendezvous of all machines
         number     id of the rendezvous
@@ -161,7 +161,7 @@ class Training(Work):
         return f"{need.interpreter} -m torch.distributed.run {options} \\\n    -m -- {self.command}"
 
     def stop_lines(self, variable: str) -> list[str]:
-        """Shell lines that define the function `stopped`.
+        """Shell lines of the function `stopped`.
 
         The function tests whether the training of this job has saved a checkpoint and stopped before the time limit.
 
@@ -189,7 +189,7 @@ class Prediction(Work):
     shards: Sequence[int] = ()
 
     def shard(self, need: Resources, number: str) -> str:
-        """Shell command that predicts a shard.
+        """Shell command for the prediction of a shard.
 
         number   number of the shard, or a shell variable with it
         """
@@ -197,15 +197,16 @@ class Prediction(Work):
 
 
 def about(work: Work) -> str:
-    """Comment with the contents of a job file, for its first line."""
+    """Comment line at the top of a job file: its purpose and the version."""
     what = "A training" if isinstance(work, Training) else "Predictions in shards"
     return f"# {what}, written by sciformer {__version__}. The same file can be submitted again."
 
 
 def timer(need: Resources) -> list[str]:
-    """Shell lines that wait until torchrun ends.
+    """Shell lines to wait until torchrun ends.
 
-    `need.lead` seconds before the time limit, they send USR1 to its processes: the training saves and stops.
+    `need.lead` seconds before the time limit, the lines send USR1 to the processes of torchrun. The training then
+    saves a checkpoint and stops.
     """
     return [
         f"# {need.lead} s before the limit the training saves and stops. One process is enough: it tells all others.",

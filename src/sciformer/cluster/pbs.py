@@ -1,4 +1,4 @@
-"""Job files for PBS (tested only with programs that imitate its commands)."""
+"""Job files for PBS (tested only with imitations of the PBS commands)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def training(work: Training, need: Resources) -> list[str]:
 
 
 def prediction(work: Prediction, need: Resources) -> list[str]:
-    """Job file for an array of jobs, each of which predicts a shard, or for a job with one shard."""
+    """Job file of an array with a job for each shard, or of a job for one shard."""
     array = [f"-J 0-{len(work.shards) - 1}"] if len(work.shards) > 1 else []
     numbers = " ".join(map(str, work.shards))  # the indices of a job array of PBS have no gaps
     shard = work.shard(need, '"${shards[${PBS_ARRAY_INDEX:-0}]}"')

@@ -31,7 +31,7 @@ SCHEDULERS = {
 
 
 def describe_process(owner: dict[str, Any]) -> str:
-    """Describe the process that has locked a run folder, and its job."""
+    """Process and job with the lock of a run folder, in words."""
     who = f"process {owner['pid']} on {owner['host']}"
     return f"{SCHEDULERS[owner['scheduler']].title} job {owner['job']} ({who})" if "job" in owner else who
 

@@ -4,7 +4,7 @@
     merge_shards(Path("scores"), Path("scores.parquet"))
 
     scores/shards.json                        run, input files and number of shards; the same for all processes
-    scores/shard-00003-of-00064.parquet       predictions of some of the samples
+    scores/shard-00003-of-00064.parquet       predictions of a range of samples
     scores/shard-00003-of-00064.json          written last: size and hash of the predictions, numbers of rows, notes
 
 A single process predicts samples in blocks (`evaluation.blocks`), and a shard is a range of these blocks. So the merged
@@ -48,7 +48,7 @@ MAX_HASHED_BYTES = 4 << 30  # sum over the input files; above it, files are comp
 
 @dataclass(frozen=True)
 class Sharding:
-    """Number of shards of a prediction, and the suffix of their files."""
+    """Number of shards of a prediction, and their file suffix."""
 
     count: int
     suffix: str = ".parquet"
@@ -62,14 +62,14 @@ class Sharding:
             raise UserError(message, key="--format")
 
     def check(self, shard: int) -> None:
-        """Refuse a number of a shard that is not in 0 .. number of shards - 1."""
+        """Refuse a shard number outside 0 .. number of shards - 1."""
         if not 0 <= shard < self.count:
             message = f"--shard must be from 0 to {self.count - 1}, as there are {self.count} shards, not {shard}"
             raise UserError(message, key="--shard")
 
 
 class ShardFolder:
-    """Folder with the predictions in shards, and the files that describe them."""
+    """Folder of predictions in shards: shards.json, and the files of each shard."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class ShardFolder:
 
     @cached_property
     def plan_hash(self) -> str:
-        """Hash of the plan; the record of each finished shard contains it."""
+        """Hash of the plan, repeated in the record of each finished shard."""
         return hashlib.sha256(json.dumps(self.plan, sort_keys=True).encode()).hexdigest()
 
     def file(self, shard: int) -> Path:
@@ -104,7 +104,7 @@ class ShardFolder:
         return self.path / f"shard-{shard:05d}-of-{self.sharding.count:05d}{self.sharding.suffix}"
 
     def record(self, shard: int, verify: bool = False) -> dict[str, Any] | None:
-        """JSON record of a shard; None if it is missing, incomplete or belongs to another plan.
+        """JSON record of a shard; None if missing, incomplete or of another plan.
 
         verify   also compare the hash of the predictions
         """
@@ -122,7 +122,7 @@ class ShardFolder:
 
     @contextmanager
     def lock(self, name: str, wait: bool) -> Iterator[bool]:
-        """Context manager for a lock file; it gives True if this process holds the lock.
+        """Context manager for a lock file; yields whether this process holds the lock.
 
         wait   wait until another process releases the lock
         """
@@ -166,7 +166,7 @@ def plan_shards(run: Run, inputs: Inputs, folder: Path, sharding: Sharding) -> S
 
 
 def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[Path]) -> None:
-    """Refuse a folder whose plan has another model, other files or another number of shards."""
+    """Refuse a folder planned for another model, other files or other shards."""
     old, where = folder.plan, folder.path
     hint = f"Choose another folder with --out, or remove {where}."
     words = {
@@ -185,7 +185,7 @@ def _check_same_plan(folder: ShardFolder, plan: dict[str, Any], paths: Sequence[
         raise UserError(f"{where} has predictions for {said}", hint=hint, file=where)
     for path in paths:
         if not _is_unchanged(path, known[str(path)]):
-            raise UserError(f"{path} has changed since the first shard of {where} was predicted", hint=hint, file=path)
+            raise UserError(f"{path} has changed since the first shard of {where}", hint=hint, file=path)
 
 
 def find_inputs(files: Sequence[str | Path]) -> list[Path]:
@@ -287,7 +287,8 @@ def _predict(run: Run, inputs: Inputs, folder: ShardFolder, shard: int, show: bo
             for table, predictions in islice(predict_files(run, inputs, other, quiet), 1):
                 add_block(file, run, table, predictions, empty=True)
     if run.folder.files.hashes(MODEL_FILES) != folder.plan["model"]:
-        raise UserError(f"the model of {run.path} has changed during the prediction of {path}", file=run.path)
+        message = f"the model of {run.path} has changed during the prediction of {path}"
+        raise UserError(message, hint="Predict all shards again, in another folder.", file=run.path)
     record = {
         "plan": folder.plan_hash,
         **seal_file(path),

@@ -36,14 +36,14 @@ def training(work: Training, need: Resources) -> list[str]:
 
 
 def prediction(work: Prediction, need: Resources) -> list[str]:
-    """Job file for an array of jobs, each of which predicts a shard."""
+    """Job file of an array with a job for each shard."""
     array = [f"--array={describe_numbers(work.shards)}"]
     shard = work.shard(need, '"$SLURM_ARRAY_TASK_ID"')
     return [*_head(work, need, array, "slurm-%A_%a.out"), *need.begin(), f"srun{_cores(need)} {shard}"]
 
 
 def _cores(need: Resources) -> str:
-    """Option of srun for the number of CPU cores; srun does not inherit it from the job."""
+    """Option of srun for the CPU cores, which srun does not inherit from the job."""
     return f" --cpus-per-task={need.cpus}" if need.cpus else ""
 
 

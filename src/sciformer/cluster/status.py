@@ -32,7 +32,7 @@ class RunState:
     step, steps    finished steps, and steps of the whole training
     loss           last loss in the log
     tokens_per_s   speed in the last line of the log
-    steps_per_s    mean speed since the training was started or resumed; evaluations count, too
+    steps_per_s    mean speed since the training was started or resumed, including evaluations
     seconds_left   remaining time at this speed, only while the run trains
     resumed        number of resumptions from a checkpoint
     logged         time of the last line of the log

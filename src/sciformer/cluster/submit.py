@@ -17,7 +17,9 @@ MODULES = {"slurm": slurm, "pbs": pbs, "condor": condor}
 
 
 def find_scheduler(kind: str | None = None) -> str:
-    """Name of the first scheduler whose submit command is installed here; "" if there is none.
+    """Name of the first installed scheduler; "" without a scheduler.
+
+    A scheduler is installed if its submit command is found.
 
     kind   look for this scheduler only (default: all)
     """
@@ -25,10 +27,10 @@ def find_scheduler(kind: str | None = None) -> str:
 
 
 def job_file(kind: str, work: Training | Prediction, need: Resources) -> str:
-    """Text of the job file that a scheduler needs.
+    """Text of a job file for a scheduler.
 
-    The folder of logs is created, because schedulers do not create it. For HTCondor, the script of the job is written,
-    too.
+    The folder of logs is created, because schedulers do not create it. For HTCondor, the script of the job is
+    also written.
     """
     one_of("--kind", kind, SCHEDULERS, key="--kind")
     module = MODULES[kind]
@@ -70,7 +72,7 @@ def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
 
 
 def check_found(kind: str | None) -> str:
-    """Scheduler whose submit command is installed here; an error if there is none."""
+    """Name of the installed scheduler; an error without a scheduler."""
     if kind is not None:
         one_of("--kind", kind, SCHEDULERS, key="--kind")
     if found := find_scheduler(kind):

@@ -1,9 +1,9 @@
-"""PyTorch hook that lets torchrun accept `torchrun -m sciformer train RECIPE --run FOLDER`.
+"""PyTorch hook for `torchrun -m sciformer train RECIPE --run FOLDER`.
 
 torchrun parses its whole command line, also the words after `-m sciformer`. Before Python 3.12.7, argparse then refuses
 `--run`, because it abbreviates both `--run-path` and `--run_path`. `separate_options` inserts `--` before `sciformer`,
-which ends the options of torchrun. PyTorch calls it in `import torch`, through the entry point `torch.backends` in
-pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
+which ends the options of torchrun. PyTorch calls this function in `import torch`, through the entry point
+`torch.backends` in pyproject.toml (switched off by TORCH_DEVICE_BACKEND_AUTOLOAD=0).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def separate_options() -> None:
 
 
 def is_torchrun(interpreter: Sequence[str], script: str) -> bool:
-    """Whether this process is torchrun, not a process that it started.
+    """Whether this process is torchrun itself, not a child process.
 
     interpreter   `sys.orig_argv`: the command line of the Python interpreter
     script        `sys.argv[0]`
@@ -36,7 +36,7 @@ def is_torchrun(interpreter: Sequence[str], script: str) -> bool:
 
 
 def find_program(words: Sequence[str]) -> int:
-    """Index of the word `sciformer` in the command line of torchrun; 0 for other programs."""
+    """Index of `sciformer` in the command line of torchrun; 0 for other programs."""
     for place, (flag, name) in enumerate(itertools.pairwise(words), 1):
         if flag == "--" or flag.endswith(".py"):  # further words belong to the script
             break

@@ -163,7 +163,7 @@ def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[lis
 
 
 def format_figure(figure: Figure, whole: bool = False) -> str:
-    """Write a mean and its spread as mean ± spread, with two digits of the spread."""
+    """Format a figure as mean ± spread, with two digits of the spread."""
     if not math.isfinite(figure.mean):
         return "–"
     if figure.too_few:
@@ -181,7 +181,7 @@ def format_figure(figure: Figure, whole: bool = False) -> str:
 
 
 def table_caption(found: Comparison) -> str:
-    """Caption of the comparison table; it names the evaluated part and the meaning of ±."""
+    """Caption of the comparison table: the evaluated part, and the meaning of ±."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
     over = f"{found.folds} folds and all seeds" if found.folds else "seeds"
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."

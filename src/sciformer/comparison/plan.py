@@ -17,7 +17,7 @@ OPTIONS = {"train.seed": "--seeds", "data.labels_per_class": "--labels", "data.s
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
-    """Parse a grid such as `train.learning_rate=1e-3,3e-4`; the values stay text."""
+    """Parse a grid, for example `train.learning_rate=1e-3,3e-4`, into {key: texts}."""
     grid: dict[str, list[str]] = {}
     for word in words:
         key, equals, values = word.partition("=")
@@ -66,7 +66,7 @@ def plan(
 
 
 def _label_and_fold_changes(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
-    """Changes that set the number of labels per class and the fold in a recipe."""
+    """Recipe changes for the number of labels per class and the fold."""
     changes: dict[str, Any] = {}
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
@@ -93,6 +93,6 @@ def _names(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _slug(text: str) -> str:
-    """Make a folder name from a text; a long name is cut and ends with a hash of the text."""
+    """Folder name made from a text; a long name is cut and ends with a hash."""
     name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
     return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -19,7 +19,7 @@ SHARED_SECTIONS = ("data", "train")  # changes of these sections belong to all r
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split changes: `data` and `train` for all recipes, other keys for one recipe."""
+    """Split changes: keys of `data` and `train` (all recipes), and further keys."""
     shared = {key: value for key, value in changes.items() if key.partition(".")[0] in SHARED_SECTIONS}
     return shared, {key: value for key, value in changes.items() if key not in shared}
 
@@ -36,10 +36,11 @@ def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> R
 
 
 def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Recipe]:
-    """Recipes with other models of the same field, for the data of this recipe.
+    """Recipes with different models of the same field, for the same data.
 
-    They have the data, tokens, objective and training of this recipe, and the model of a shipped recipe with its own
-    embedding and head. For each other trunk, the model of the nearest size is taken.
+    Each rival has the data, tokens, objective and training of this recipe. Its model is that of a shipped recipe, with
+    the embedding and head of that model. For each different trunk, the model with the nearest number of parameters is
+    taken.
     """
     if len(recipe.streams) > 1:
         message = f"--rivals cannot be used with several streams of tokens ({', '.join(recipe.streams)})"
@@ -66,14 +67,14 @@ def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Rec
 
 
 def _field_of(recipe: Recipe) -> str:
-    """Field that the tokens of a recipe belong to; "" for several streams or tokens of a plugin."""
+    """Field of the tokens of a recipe; "" for several streams or a plugin."""
     kinds = [tokens.kind for tokens in recipe.streams.values()]
     found = [name for name, field in fields().items() if len(kinds) == 1 and kinds[0] in field.tokens]
     return found[0] if found else ""
 
 
 def _fits(other: Recipe, recipe: Recipe) -> bool:
-    """Whether another recipe has the same kind of model, but another trunk."""
+    """Whether two recipes have the same kind of model, but different trunks."""
     return other.model.kind == recipe.model.kind and other.model.trunk != recipe.model.trunk
 
 

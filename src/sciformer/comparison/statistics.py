@@ -53,7 +53,7 @@ class Figure:
 
 @dataclass
 class Trial:
-    """A run of a comparison: recipe, grid point, seed, number of labels, fold, and results."""
+    """Run of a comparison: recipe, grid point, seed, labels, fold and results."""
 
     recipe: str
     point: Point
@@ -112,7 +112,7 @@ class Row:
         return replace(figure, too_few=not valid and any(metric in trial.too_few for trial in self.done))
 
     def summarize(self, name: str) -> Figure:
-        """Mean and spread of a numeric field, over the runs whose value is finite."""
+        """Mean and spread of a numeric field, over runs with a finite value."""
         values = [float(getattr(trial, name)) for trial in self.done]
         return Figure.from_values([value for value in values if math.isfinite(value)])
 
@@ -130,12 +130,12 @@ class Comparison:
 
     @property
     def objective(self) -> Objective:
-        """Objective of the first recipe, whose `train.best` chooses the grid points."""
+        """Objective of the first recipe; its `train.best` chooses the grid points."""
         return self.rows[0].objective if self.rows else Objective()
 
     @property
     def chosen(self) -> list[Row]:
-        """Rows to compare: for a grid, the row of each recipe with the best validation score."""
+        """Compared rows: for a grid, the row with the best validation score per recipe."""
         return [row for row in self.rows if row.chosen]
 
     @property
@@ -173,7 +173,7 @@ def format_point(point: Point) -> str:
 
 
 def common_metrics(rows: Sequence[Row]) -> list[str]:
-    """Names of the metrics that all complete runs have."""
+    """Names of the metrics of all complete runs."""
     every = [trial.scores for row in rows for trial in row.done]
     return [name for name in every[0] if all(name in scores for scores in every)] if every else []
 
@@ -192,7 +192,7 @@ def choose_points(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """State the best recipe, its lead and its significance, per metric and number of labels."""
+    """Best recipe, lead and significance, for each metric and number of labels."""
     told = []
     for labels in found.labels:
         head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
@@ -270,7 +270,7 @@ def _student_t(freedom: float) -> float:
 
 
 def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
-    """Warnings about differences that make the comparison of the recipes unfair."""
+    """Warnings about unfair differences between the compared recipes."""
     warnings = list(dict.fromkeys(one for labels in found.labels for one in _find_differences(planned, found, labels)))
     rows = [row for row in found.chosen if row.done]
     for labels in found.labels:
@@ -309,7 +309,7 @@ def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison
 
 
 def _irrelevant_keys(recipe: Recipe) -> list[str]:
-    """Keys of data, tokens and objective that may differ between compared recipes.
+    """Keys of data, tokens and objective without a warning if they differ.
 
     These keys belong to the model or change no score.
     """
@@ -320,7 +320,7 @@ def _irrelevant_keys(recipe: Recipe) -> list[str]:
 
 
 def section_differences(recipes: Mapping[str, Recipe]) -> list[str]:
-    """Describe how data, tokens and objective of each recipe differ from the first recipe."""
+    """Differences of data, tokens and objective from the first recipe, in words."""
     (name, base), *others = recipes.items()
     warnings = []
     for other, recipe in others:

@@ -107,12 +107,15 @@ class Batch:
         return self.streams[stream_name(self.streams)]
 
     def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
-        """Copy with a replaced stream (default: the only stream), or with more sample columns."""
+        """Copy with a replaced stream, or with further sample columns.
+
+        name   stream to replace (default: the only stream)
+        """
         new = {} if stream is None else {stream_name(self.streams, name): stream}
         return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
 
     def only(self, stream: str) -> Batch:
-        """Copy of the batch that keeps only this stream."""
+        """Copy of the batch with this stream only."""
         return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
@@ -128,7 +131,7 @@ class Batch:
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
     def widest(self, packed: bool = False) -> int:
-        """Number of tokens in the longest sample; if `packed`, in all samples of a stream together."""
+        """Number of tokens in the longest sample; if `packed`, in the longest stream."""
         lengths = [stream.lengths for stream in self.streams.values()]
         return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
 
@@ -145,7 +148,7 @@ class Batch:
         """Tensors on a device, padded (to a `multiple` of tokens) or packed.
 
         width    pad every stream to this number of tokens, for fixed shapes (per sample; if packed, in total)
-        rows     pad the batch with empty samples to this number of rows; `real` is False for them
+        rows     pad the batch with empty samples to this number of rows (False in `real`)
         moves    whether the tensors will be copied to another device; the packed layout is then computed on that device
         shares   store the coordinates `at` once, as (N, A), if they are equal in all samples
         """

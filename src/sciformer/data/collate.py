@@ -56,18 +56,18 @@ class ModelInputs:
     real: Tensor | None = None
     """Mask (B,) of real samples, False for padding rows; None if all are real."""
     carried: dict[str, Tensor] = field(default_factory=dict)
-    """Tensors of the objective, carried from step to step."""
+    """State tensors of the objective."""
     divided: bool = False
     """Whether the batch is distributed over several ranks."""
 
     def to(self, device: torch.device) -> ModelInputs:
-        """Copy of the inputs on another device, made in one transfer and without waiting for a GPU."""
+        """Copy of the inputs on another device, in a single asynchronous transfer."""
         if device.type == "cpu":
             return self
         return self.placed(iter(_copy_to_device(list(self.tensors()), device)))
 
     def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
-        """Copy with the tensors `moved` instead of the tensors that `tensors()` lists."""
+        """Copy with the tensors `moved` in place of `tensors()`, in the same order."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -101,7 +101,7 @@ class ModelInputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Rows (B, ...) of all ranks, with gradients, and a slice of the rows of this rank."""
+        """Rows (B, ...) of all ranks with gradients, and the slice of this rank."""
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))
@@ -173,9 +173,11 @@ def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
 
 
 def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in the memory of a byte buffer, shaped like `like`.
+    """Tensors in a byte buffer, with the shapes and types of the tensors `like`.
 
-    They are not views of the buffer, because a compiler would trace views.
+    The tensors are not views of the buffer, because a compiler would trace views.
+
+    starts   first byte of each tensor
     """
     storage = run.untyped_storage()
     return [

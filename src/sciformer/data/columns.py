@@ -39,7 +39,7 @@ Table = Mapping[str, Array | Lists]
 
 
 class Samples(dict[str, Array | Lists]):
-    """Table of samples as a reader returns it; `Run.predict` does not read it again."""
+    """Table of samples already returned by a reader, for `Run.predict`."""
 
 
 def sum_lists(values: Array, lengths: Array, dtype: Any = np.float64) -> Array:

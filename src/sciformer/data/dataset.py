@@ -91,7 +91,7 @@ class Dataset:
 
     @property
     def samples(self) -> int:
-        """Number of samples before they are cut into windows."""
+        """Number of samples, not counting windows."""
         return sum(self.source.sizes) if self.windows is not None else len(self)
 
     @property
@@ -154,7 +154,10 @@ class Dataset:
         return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _token_counts(self, which: int) -> Array:
-        """Number of tokens per sample: in all streams (`which` 0) or in the longest stream (1)."""
+        """Number of tokens of each sample.
+
+        which   0: in all streams together; 1: in the longest stream
+        """
         if self.waits:
             counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
@@ -166,7 +169,7 @@ class Dataset:
 
     @cached_property
     def width(self) -> int | None:
-        """Number of tokens in the longest stream, if all samples have the same number; else None."""
+        """Number of tokens in the longest stream if equal for all samples, else None."""
         windows = self.windows if len(self.tokens) == 1 else None
         shapes = [index.shapes for index in self.indices.values()]
         if windows is not None and windows.rule == "full" and all((some >= windows.size).all() for some in shapes):
@@ -230,7 +233,7 @@ class Dataset:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context manager that starts a thread to load the pieces announced by `expect`."""
+        """Context manager: start a thread for loading the pieces named by `expect`."""
         if len(self.sizes) < 2 or self.pool is not None:
             yield
             return
@@ -243,7 +246,7 @@ class Dataset:
             pool.shutdown(cancel_futures=True)
 
     def expect(self, pieces: Iterable[int]) -> None:
-        """Let the thread load the pieces that are needed next, and cancel the loading of other pieces."""
+        """Load the next pieces in the thread; cancel the loading of all other pieces."""
         if self.pool is None:
             return
         wanted = [piece for piece in pieces if piece not in self.kept][:PIECES_AHEAD]
@@ -254,7 +257,7 @@ class Dataset:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
     def _load_ahead(self, pieces: Iterable[int]) -> None:
-        """Load these pieces into the memory shared by the thread and the caller."""
+        """Load these pieces into memory, in the thread and in the caller."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
             return
@@ -264,7 +267,7 @@ class Dataset:
             self._load(piece)
 
     def load_first(self) -> None:
-        """Load the first piece, so that `watch` is called at least once."""
+        """Load the first piece, for at least one call of `watch`."""
         if self.sizes:
             self._load(0)
 

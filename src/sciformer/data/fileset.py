@@ -56,7 +56,7 @@ class TaggedFiles(Data):
     """Split of `files` into train, valid and test; parts with their own files are not split off."""
 
     def named(self) -> dict[str, list[Any]]:
-        """File names of each part that has files, or its table in memory; the part train is always present."""
+        """File names, or the table in memory, of `train` and of each part with data."""
         if tables := self.state.get("tables"):
             return {part: [table] for part, table in tables.items()}
         for part, names in self.extra_parts.items():
@@ -71,7 +71,7 @@ class TaggedFiles(Data):
 
     @property
     def own_split(self) -> Split:
-        """The key `split`, without shares for parts that have their own files."""
+        """The key `split`, with fraction 0 for parts with their own files."""
         named = self.named()
         return self.split.less("valid" in named, "test" in named)
 
@@ -79,14 +79,14 @@ class TaggedFiles(Data):
         return {"files": [], "valid": [], "test": [], "extra_parts": {}}
 
     def absolute_paths(self) -> Self:
-        """Copy whose files have absolute paths."""
+        """Copy with absolute paths of the files."""
         found: dict[str, Any] = {part: _located(getattr(self, part)) for part in ("files", "valid", "test")}
         found["extra_parts"] = {part: _located(names) for part, names in self.extra_parts.items()}
         return self.model_copy(update=found)
 
 
 def key_of(part: str) -> str:
-    """Recipe key of `data:` that names the files of a part."""
+    """Key of the section `data:` for the files of a part."""
     return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 
@@ -95,7 +95,10 @@ def _located(names: Sequence[str]) -> list[str]:
 
 
 def split_tag(name: str | Path) -> tuple[str, Any]:
-    """Split CLASS:FILES into the class (may be empty) and the file name; a table in memory has no class."""
+    """Split CLASS:FILES into class ("" if missing) and file name.
+
+    A table in memory has no class.
+    """
     if isinstance(name, MemoryFile):
         return "", name
     match = None if Path(name).expanduser().exists() else TAG.fullmatch(str(name))
@@ -150,7 +153,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of scanning a file.
+    """Result of the scan of a file.
 
     rows      number of samples in the file
     kept      row numbers of the samples to use
@@ -196,7 +199,7 @@ class Rows:
 
 
 class Seen(NamedTuple):
-    """Scan of some rows.
+    """Scan of a range of rows.
 
     kept      row numbers of the samples to use
     columns   columns needed before loading
@@ -211,7 +214,7 @@ class Seen(NamedTuple):
 
 
 class FilePlan:
-    """Base class of reading plans, which convert rows of files to tables."""
+    """Base class of reading plans: convert rows of files to tables."""
 
     wishes: tuple[str, ...]
     """Names of optional columns."""
@@ -223,7 +226,7 @@ class FilePlan:
         raise NotImplementedError
 
     def scan_rows(self, file: Any, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """Scan the rows start .. stop - 1; add the samples that are left out to `counts`."""
+        """Scan the rows start .. stop - 1; count samples left out in `counts`."""
         raise NotImplementedError
 
     def load(self, scan: Any, rows: Rows) -> Table:
@@ -231,11 +234,11 @@ class FilePlan:
         raise NotImplementedError
 
     def aligned(self) -> Self:
-        """Copy of the plan that keeps every sample."""
+        """Copy of the plan for all samples, also empty and unselected samples."""
         raise NotImplementedError
 
     def with_empty(self) -> Self:
-        """Copy of the plan that keeps empty samples, and counts them."""
+        """Copy of the plan; empty samples are kept and counted."""
         raise NotImplementedError
 
     def without(self, names: Collection[str]) -> Self:
@@ -243,7 +246,7 @@ class FilePlan:
         return replace(self, wishes=tuple(name for name in self.wishes if name not in names))  # type: ignore[type-var]
 
     def own(self, tag: str) -> Collection[str]:
-        """Names of the columns that the plan computes; they replace columns of the file."""
+        """Names of computed columns; these replace columns of the file."""
         return ()
 
     def scan(self, path: Path, tag: str, size: int) -> Scan:
@@ -294,7 +297,7 @@ def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Ar
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
     """Optional columns missing in at least one file; the column `but` is ignored.
 
-    A note is added for a column that only some files lack, and for missing columns in `asked`.
+    A note is added for each column missing in a part of the files, and for each missing column in `asked`.
     """
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
     for name in names:
@@ -306,7 +309,7 @@ def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: l
 
 
 def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
-    """Notes on validation or test samples whose ids are also in the training files."""
+    """Notes on ids of validation or test samples also in the training files."""
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}
     shares = {part: f"{count:,} of {len(groups[part]):,} {what}" for part, count in counts.items() if count}
@@ -324,7 +327,7 @@ def in_files(sizes: Iterable[int], rows: Array) -> list[Array]:
 
 
 class FileSet(TaggedFiles):
-    """Base class of readers that scan many files and load them in pieces.
+    """Base class of readers of many files: scan first, then load in pieces.
 
     A subclass defines `plan`, which converts rows of a file to a table, and `describe_counts`, which reports samples
     left out. The other methods may be overridden.
@@ -335,7 +338,7 @@ class FileSet(TaggedFiles):
     unit: ClassVar[str] = "sample"
     """Singular noun for a sample, in messages."""
     separable: ClassVar[bool] = False
-    """Whether the files of a prediction can be read one by one; the samples are then the same."""
+    """Whether files read one by one give the same samples as files read together."""
 
     bad_files: Literal["stop", "skip"] = "stop"
     """Treatment of unreadable files. stop: raise an error; skip: leave out the file, with a note (default: stop)."""
@@ -365,14 +368,14 @@ class FileSet(TaggedFiles):
         return self.chunk_size
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Check a part after its files are scanned; raise an error if it is unusable."""
+        """Check a part after the scan of its files; an unusable part is an error."""
 
     def agree(self, plan: Any, scans: Sequence[Scan], notes: list[str], training: bool) -> Any:
-        """Adapt the plan to the columns that the files have in common."""
+        """Adapt the plan to the common columns of the files."""
         return plan.without(note_missing_columns(scans, (), notes))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """Columns (n,) `split.by` and `split.stratify` of the samples to split; None without the key."""
+        """Columns (n,) `split.by` and `split.stratify`; None for a key not set."""
         by, strata = (known_columns(scans, name) if name else None for name in (split.by, split.stratify))
         return by, strata
 
@@ -381,7 +384,7 @@ class FileSet(TaggedFiles):
         return plan
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
-        """Notes on samples that occur in several parts."""
+        """Notes on samples in several parts."""
         return []
 
     def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
@@ -389,7 +392,7 @@ class FileSet(TaggedFiles):
         return fingerprint_files([scan.path for scan in scans])
 
     def small_files(self, scans: Sequence[Scan]) -> list[Path]:
-        """Small files, which get a common fingerprint for their folder (default: none)."""
+        """Small files with a common fingerprint for their folder (default: none)."""
         return []
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
@@ -415,7 +418,7 @@ class FileSet(TaggedFiles):
         return [plan.scan(path, tag, self.rows_per_scan()) for tag, path in self.find(files)]
 
     def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
-        """Source that reads the selected rows of the files, in pieces."""
+        """Source of the selected rows of the files, in pieces."""
         return FilePieces(plan, parts, self.chunk_size, mixed, notes)
 
     def open(self, log: Any = None) -> Splits:
@@ -445,7 +448,7 @@ class FileSet(TaggedFiles):
         return self._others(files, self.plan(training=False))
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """All samples of files, in order, including empty samples and those not selected."""
+        """All samples of files, in order, including empty and unselected samples."""
         return self._others(files, self.plan(training=False).aligned())
 
     def with_empty(self, files: Sequence[str | Path]) -> Source:
@@ -530,14 +533,17 @@ class FilePieces:
 
     @property
     def rows(self) -> Array | None:
-        """Rows of the samples, if they are in a table in memory with a row for each sample."""
+        """Row numbers of the samples in a table in memory; None for files.
+
+        Also None for a table without one row per sample.
+        """
         scans = list(self.scans.values())
         if len(scans) != 1 or not isinstance(scans[0].path, MemoryFile) or scans[0].path.rows != scans[0].rows:
             return None
         return np.concatenate([rows.numbers for piece in self.pieces for rows in piece])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Classes of all samples, or lengths of their lists, if the scans know them; else None."""
+        """Class of each sample, or lengths of lists, from the scans; None if unknown."""
         sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
         if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
             return None
@@ -574,7 +580,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _split_group(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]:
-    """Divide a group into `count` nearly equal shares, which end at the edges of files if possible."""
+    """Divide a group into `count` nearly equal shares, if possible at file edges."""
     *firsts, total = accumulate((len(rows) for _, rows in group), initial=0)
     ends = [0]
     for number in range(1, count):

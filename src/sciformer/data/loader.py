@@ -45,7 +45,10 @@ MIN_WARNED_SECONDS = 60.0  # remaining preparation time that is worth a message
 
 
 class Fetch:
-    """Function from a step to the prepared batch of a rank: `fetch[step]`; it has no side effects."""
+    """Function from a step to the prepared batch of a rank: `fetch[step]`.
+
+    A call has no side effects.
+    """
 
     def __init__(
         self,
@@ -139,7 +142,7 @@ class _LostWorker(Exception):
 
 
 class _Parcel(NamedTuple):
-    """A batch that a worker sends, whose arrays are in shared memory."""
+    """Batch sent by a worker, with arrays in shared memory."""
 
     form: bytes
     sizes: list[int]
@@ -147,7 +150,7 @@ class _Parcel(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> _Parcel:
-        """Pack a batch, without the columns that models do not read."""
+        """Pack a batch, without columns unused by models."""
         streams = {
             name: replace(
                 stream, columns={k: v for k, v in stream.columns.items() if k not in batch.aside.get(name, ())}

@@ -1,4 +1,4 @@
-"""Preparation of batches for the model: augmentation, mixup, corruption, normalisation."""
+"""Preparation of batches: augmentation, mixup, corruption, normalisation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prepare(
 ) -> Batch:
     """Augment, mix, corrupt and normalise a batch.
 
-    counted  whether the loss is computed: without it (predictions) there is no `count`, its divisor, and no second view
+    counted  whether the loss is computed; predictions need neither the divisor of the loss (`count`) nor a second view
     other    partner samples for mixup, as many as in the batch, with their random numbers
     """
     if counted:
@@ -54,7 +54,7 @@ def prepare(
 
 
 def augmented(batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-    """Augment the streams whose tokens support it."""
+    """Augment all streams with augmentable tokens."""
     kinds = {name: kind for name, kind in tokens.items() if isinstance(kind, Augmentable)}
     varied = {name: kinds[name].augment_stream(one, rng) for name, one in batch.streams.items() if name in kinds}
     return replace(batch, streams={**batch.streams, **varied})

@@ -109,7 +109,7 @@ class Numbers(NamedTuple):
 
 
 def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers | None:
-    """Evenly spaced subset of the values of a column; None if the column is not numeric.
+    """Evenly spaced subset of the values of a column; None if not numeric.
 
     At least `MIN_VALUES_OF_SAMPLE` values are taken from each sample.
     """
@@ -137,9 +137,9 @@ def read_numbers(column: Array | Lists, most_samples: int, most: int) -> Numbers
 def sample_levels(numbers: Numbers, codes: Iterable[float] = ()) -> tuple[Array, Array]:
     """Location (mean of x) and level (mean of |x|) of each sample, (n,).
 
-    They are NaN for samples without values.
+    Both are NaN for samples without values.
 
-    codes  values that mark missing entries; they are left out, and so are values that are not finite
+    codes  values of missing entries; these and non-finite values are left out
     """
     values, good = numbers.values.astype(np.float64), np.isfinite(numbers.values)
     for code in codes:
@@ -170,7 +170,7 @@ def find_codes(values: Array) -> list[float]:
 
 
 def _frequent_codes(values: Array) -> list[float]:
-    """Codes of missing values that repeat often among sorted values that otherwise seldom repeat."""
+    """Codes of missing values: frequent numbers among mostly distinct, sorted values."""
     if not len(values):
         return []
     ends = np.flatnonzero(np.diff(values, append=np.nan) != 0)
@@ -182,7 +182,10 @@ def _frequent_codes(values: Array) -> list[float]:
 
 
 def is_code(value: Any, count: int) -> bool:
-    """Whether a number that occurs `count` times looks like a code of missing values: -99, 888."""
+    """Whether a number looks like a code of missing values, such as -99 or 888.
+
+    count   number of occurrences of the number
+    """
     if abs(value) >= 1e10:
         return f"{abs(value):.6e}".startswith(("1.000000", "9.999999"))
     digits = f"{abs(value):.7g}".replace(".", "")
@@ -190,7 +193,7 @@ def is_code(value: Any, count: int) -> bool:
 
 
 def _is_far(value: float, rest: Array) -> bool:
-    """Whether a value is far outside the range of `rest`, which is sorted.
+    """Whether a value is far outside the range of the sorted values `rest`.
 
     The range leaves out 1 % of the values at each end. «Far» is a distance above the width of the range.
     """
@@ -329,7 +332,7 @@ class ProfileBuilder:
 
 
 def check_profile(profile: Mapping[str, Any]) -> None:
-    """Refuse a stored profile that `ProfileBuilder.finish` cannot have written."""
+    """Refuse a damaged profile, with missing or wrong entries."""
     try:
         StoredProfile.model_validate(profile)
     except ValidationError as error:
@@ -376,7 +379,7 @@ def _describe_codes(name: str, codes: Iterable[float], share: float) -> str:
 class Difference:
     """Usual values of a column in new data (`here`) and in training (`there`).
 
-    `factor` is the ratio of the levels, or 0 if the values differ only by a drift.
+    `factor` is the ratio of the levels, or 0 for a drift without a change of scale.
     """
 
     column: str
@@ -398,8 +401,8 @@ class Comparison:
     """Comparison of pieces of new data with the profile of a run.
 
     accept   whether a column on another scale is a note instead of an error
-    scores   whether to add the sample column `drift`: the fraction of the values of a sample that are outside the range
-             of the training data, in the worst column
+    scores   whether to add the sample column `drift`: the fraction of values of a sample outside the range of the
+             training data; of several columns, the largest fraction
     notes    findings so far
     """
 
@@ -444,7 +447,7 @@ class Comparison:
         return {DRIFT: np.max(outside, 0).astype(np.float32)} if outside and DRIFT not in table else {}
 
     def describe_overlap(self) -> list[str]:
-        """State how many new samples are equal to training samples."""
+        """Note on the fraction of new samples equal to training samples."""
         share = self.matched / max(1, self.comparable)
         if share < MIN_SHARE_RECOGNISED:
             return []
@@ -469,7 +472,7 @@ class Comparison:
         self.matched += int(np.isin(hashes, self.known).sum())
 
     def _find_codes(self, name: str, numbers: Numbers, known: Sequence[float]) -> list[float]:
-        """Add notes on codes of missing values that the training data do not have."""
+        """Add notes on codes of missing values absent from the training data."""
         finite = numbers.values[np.isfinite(numbers.values)]
         if not len(finite) or not any(is_code(end, 2) for end in (finite.min(), finite.max())):
             return []
@@ -525,7 +528,7 @@ def _mostly_outside(values: Array, edges: Array, least: float) -> bool:
 
 
 def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], least: float) -> float:
-    """Factor between units that explains the new values, such as 1000; 0 if the values agree or none fits."""
+    """Factor between the units of new and training data, such as 1000; 0 if none."""
     few = min(len(level), about["samples"]) < MIN_SAMPLES
     low, high = (math.log(about["level"][place]) for place in ((LOWEST, HIGHEST) if few else (LOWEST + 1, HIGHEST - 1)))
     new, old = math.log(float(np.median(level))), math.log(about["level"][MIDDLE])
@@ -544,7 +547,7 @@ def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], l
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    """Maximum pixel value of an unsigned integer dtype of 8 or 16 bits; 1 for other dtypes."""
+    """Maximum of an unsigned integer dtype of 8 or 16 bits; 1 for all else."""
     return float(np.iinfo(dtype).max) if dtype.kind == "u" and dtype.itemsize <= 2 else 1.0
 
 

@@ -23,7 +23,7 @@ class BatchSampler:
     """Shuffled batches of fixed size; `order(epoch, step)` returns sample ids.
 
     count    number of samples in the dataset
-    batch    number of samples in a global batch; the samples left at the end of an epoch (random ones) are dropped
+    batch    number of samples in a global batch; the last samples of an epoch are dropped if too few for a batch
     lengths  (count,) sample lengths, for batches of similar length, sorted within windows of `window` batches
              (default: batches of mixed length)
     chunks   sizes of the pieces of data larger than memory: pieces are shuffled, then samples within groups of
@@ -68,7 +68,10 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """Step of the first epoch whose batch has the longest sample (0 if all batches have the same width)."""
+        """First step, used as the step with the widest batch.
+
+        If `lengths` are given, a later batch can be wider.
+        """
         return 0
 
     def at(self, step: int) -> tuple[int, int]:
@@ -76,7 +79,7 @@ class BatchSampler:
         return divmod(step, self.batches)
 
     def runs(self, first: int, last: int) -> Iterator[range]:
-        """Split the steps first .. last - 1 into runs of steps that need the same pieces."""
+        """Split the steps first .. last - 1 into runs of steps with the same pieces."""
         while first < last:
             stop = first + 1
             if len(self.chunks) > 1:
@@ -87,7 +90,7 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces to load for a step: its group, then the next group; [] for data in one piece."""
+        """Pieces to load for a step: its group, then the next; [] for a single piece."""
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -193,7 +196,7 @@ class TokenBudgetSampler(BatchSampler):
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 
     def widest(self) -> int:
-        """Step of the first epoch whose batch has the longest sample."""
+        """Step of the first epoch with the longest sample."""
         ids, turn = self._epoch(0)
         number = np.searchsorted(self.starts, np.flatnonzero(ids == self.widths.argmax()), side="right") - 1
         return int(np.flatnonzero(turn == number)[0])

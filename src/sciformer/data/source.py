@@ -28,7 +28,7 @@ STANDARD_PARTS = ("train", "valid", "test")  # parts with keys in every reader
 
 
 class Source(Protocol):
-    """Protocol of sources that load samples in pieces, each of which fits into memory."""
+    """Protocol of sources: samples in pieces, loaded one at a time."""
 
     sizes: list[int]
     """Number of samples in each piece."""
@@ -39,13 +39,13 @@ class Source(Protocol):
 
 
 def known_column(source: Source, name: str, lists: bool = False) -> Array | None:
-    """A column of all samples, or the lengths of its lists, from metadata; None if unknown."""
+    """Column of all samples, or lengths of its lists, from metadata; None if unknown."""
     asked = getattr(source, "known_column", None)
     return None if asked is None else asked(name, lists)
 
 
 class Memory:
-    """Source whose samples are in memory, as one table.
+    """Source of samples in memory, as a single table.
 
     notes   notes for the user, for example on samples that were left out
     """
@@ -125,11 +125,11 @@ class Data(Section):
     column_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that name a column of the files; `with_columns` sets them."""
     renames_columns: ClassVar[bool] = False
-    """Whether `read` also renames other columns by `state["renames"]`, {new name: name in the file}."""
+    """Whether `read` renames further columns, by `state["renames"]`: {new name: name in the file}."""
     reading_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that may have other values for new files: `predict RUN FILES --data.errors replace`."""
     reads_tables: ClassVar[bool] = False
-    """Whether a `MemoryFile`, a table in memory, can be in the place of a file."""
+    """Whether `read` accepts tables in memory (`MemoryFile`)."""
     reads_texts: ClassVar[bool] = False
     """Whether a list of strings is a table of texts."""
 
@@ -140,19 +140,19 @@ class Data(Section):
         wishes: Collection[str] = (),
         positive: Collection[str] = (),
     ) -> Self:
-        """Copy of the section that reads only these columns; they are stored in `state`.
+        """Copy of the section for these columns only, stored in `state`.
 
         names     columns that are always required
         truth     columns required for training and evaluation, but not for prediction
         wishes    optional columns
-        positive  columns whose negative entries are invalid
+        positive  columns in which a negative entry is invalid
         """
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
         return twin
 
     def with_tables(self, tables: Mapping[str, MemoryFile]) -> Self:
-        """Copy that reads tables in memory, one for each part, instead of its files."""
+        """Copy for tables in memory, one table per part, instead of files."""
         if not tables:
             return self
         if not self.reads_tables:
@@ -165,19 +165,19 @@ class Data(Section):
         return twin
 
     def table_reader(self) -> Data:
-        """Section that reads samples in memory of the same kind (default: this section)."""
+        """Section for the same kind of samples in memory (default: this section)."""
         return self
 
     def without_files(self) -> dict[str, Any]:
-        """Values of the file keys for data in memory: no file names."""
+        """Empty values of the file keys, for data in memory."""
         return {}
 
     def further_columns(self) -> Collection[str]:
-        """Columns that the section itself reads, besides the columns of `column_keys`."""
+        """Columns read by the section itself, besides the columns of `column_keys`."""
         return ()
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Copy for files that have other column names: {name in the recipe: name in the files}."""
+        """Copy for files with renamed columns: {name in the recipe: name in the files}."""
         if not columns:
             return self
         known = [*self.column_keys]
@@ -219,22 +219,22 @@ class Data(Section):
         raise UserError(f"data.kind {self.kind} simulates its data and cannot read files", key="data.kind")
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Like `read`, but keeps every sample of the files, to align vectors with the input."""
+        """Like `read`, but keeps every sample, to align vectors with the input rows."""
         return self.read(files)
 
     def with_empty(self, files: Sequence[str | Path]) -> Source:
-        """Like `read`, but keeps empty samples, whose predictions become NaN."""
+        """Like `read`, but keeps empty samples; their predictions are NaN."""
         return self.read(files)
 
     def with_gaps(self, table: Table, rows: Array) -> Table:
-        """Table with the given rows of `table`; a row of -1 is a sample without this stream of data.
+        """Rows of a table; the row number -1 gives an empty sample.
 
-        In such a row lists are empty, numbers NaN and strings "".
+        An empty sample has empty lists, NaN for numbers, and "" for strings.
         """
         return {name: _with_gaps(name, column, rows) for name, column in table.items()}
 
     def empty_rows(self, table: Table) -> Array | None:
-        """Mask of samples that are too empty to be predicted; None if every sample can be predicted."""
+        """Mask of samples with too few entries for a prediction; None if there are none."""
         return None
 
 
@@ -248,7 +248,7 @@ def _with_gaps(name: str, column: Array | Lists, rows: Array) -> Array | Lists:
     if not gaps.any():
         return column[rows]
     if column.ndim > 1:
-        message = f"`{name}` is an array of shape {column.shape[1:]} for each sample, and some samples have none"
+        message = f"`{name}` has an array of shape {column.shape[1:]} for each sample, but is missing in some samples"
         raise UserError(message, hint="Save its values as lists, which may be empty.")
     empty: Any = "" if column.dtype.kind in "US" else None if column.dtype.kind == "O" else np.nan
     made = np.full(len(rows), empty, np.result_type(column.dtype, np.float32) if empty is np.nan else column.dtype)
@@ -287,8 +287,8 @@ def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
 def are_files(names: Sequence[str | Path]) -> bool:
     """Whether the entries of a list are names of files, and not texts.
 
-    They are if one is a `Path` or the name of an existing file, or if all look like names of files: without blanks, and
-    with a suffix at the end.
+    A list has file names if an entry is a `Path` or an existing file, or if all entries look like file names: without
+    blanks, and with a suffix at the end.
     """
     return any(isinstance(name, Path) or _exists(name) for name in names) or all(
         FILE_NAME.fullmatch(str(name)) for name in names
@@ -313,14 +313,17 @@ def locate(name: str) -> str:
 
 
 def expand_glob(path: Path) -> list[Path]:
-    """Path itself if it exists, else the sorted paths that match it as a glob."""
+    """An existing path itself, or else the sorted paths of a glob."""
     if path.exists() or not any(mark in str(path) for mark in GLOB_CHARACTERS):
         return [path] if path.exists() else []
     return sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
 
 
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
-    """Expand file names and globs, in order; a missing file is an error. Tables in memory stay as they are."""
+    """Expand file names and globs, in order; a missing file is an error.
+
+    Tables in memory are returned unchanged.
+    """
     if not patterns:
         raise UserError(f"no {what} are given", hint="Give them with --data.files NAME ...", key="data.files")
     found: list[Path] = []

@@ -71,7 +71,7 @@ class Split(BaseModel):
 
     @property
     def lot(self) -> int:
-        """Seed for further draws, such as the labels per class; it depends on the fold."""
+        """Seed for draws besides the split, such as labels per class; differs by fold."""
         if self.folds is None:
             return self.seed
         return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))

@@ -68,7 +68,7 @@ class Windows(NamedTuple):
 class WindowIndex:
     """Index of the windows of all samples; windows are numbered sample by sample.
 
-    beside   (n,) number of tokens in the longest other stream of each sample; every window has this stream uncut
+    beside   (n,) number of tokens in the longest uncut stream of each sample; every window contains the uncut streams
     """
 
     def __init__(self, windows: Windows, shapes: Array, beside: Array | int = 0) -> None:
@@ -91,7 +91,10 @@ class WindowIndex:
         return np.maximum(self.windows.prefix + self._sizes(sample, starts).prod(1), self.beside[sample])
 
     def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Array]:
-        """Sample (n,) and start (n, A) of the windows with these numbers; for `where` see `Windows.starts`."""
+        """Sample (n,) and start (n, A) of windows by number.
+
+        where   see `Windows.starts`
+        """
         sample = np.searchsorted(self.firsts, numbers, side="right") - 1
         return sample, self.windows.starts(self.shapes[sample], numbers - self.firsts[sample], where)
 

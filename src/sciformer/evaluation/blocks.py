@@ -1,8 +1,8 @@
 """Division of files into blocks of samples; a block is predicted as a whole.
 
 Groups of files are opened one after the other, and their samples are divided into blocks. Groups and blocks depend only
-on the files. A sample is thus always predicted together with the same other samples, and its predictions are the same
-bit for bit, whichever process predicts its block.
+on the files. A sample is thus always predicted in the same block of samples, and its predictions are the same bit
+for bit in every process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USUAL_BATCH = 64  # samples, so that few batches of a block are smaller than oth
 
 
 class Group(NamedTuple):
-    """Files that are opened together, and their byte range in the sequence of all files."""
+    """Files opened together, and their byte range in the sequence of all files."""
 
     files: Sequence[str | Path]
     start: int
@@ -35,7 +35,7 @@ class Group(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Samples start .. stop - 1 of a piece of a source, which are predicted together."""
+    """Samples start .. stop - 1 of a piece of a source, predicted together."""
 
     piece: int
     start: int
@@ -43,12 +43,11 @@ class Block(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of samples."""
         return self.stop - self.start
 
 
 def group_files(assembly: Assembly, files: Sequence[str | Path]) -> list[Group]:
-    """Divide files into groups that are opened one after the other.
+    """Divide files into groups; one group is open at a time.
 
     Most readers read all files together; the files are then one group.
     """
@@ -100,13 +99,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Share:
-    """Part `number` of `shares` equal parts of the sequence of all blocks."""
+    """Share of all blocks: part `number` of `shares` equal, consecutive parts."""
 
     number: int = 0
     shares: int = 1
 
     def touches(self, group: Group, total: int) -> bool:
-        """Whether the share may have blocks of a group of files.
+        """Whether blocks of a group of files may belong to the share.
 
         total   size of all groups in bytes
         """
@@ -114,13 +113,13 @@ class Share:
         return first <= self.number <= last
 
     def select(self, blocks: Sequence[Block], group: Group, total: int) -> list[Block]:
-        """Select the blocks of a group of files that belong to the share."""
+        """Blocks of this share, from the blocks of a group of files."""
         size, width = len(blocks), group.stop - group.start
         places = [(group.start * size + width * number) * self.shares // (total * size) for number in range(size)]
         return [block for block, place in zip(blocks, places) if place == self.number]
 
     def covered(self, group: Group, total: int) -> float:
-        """Fraction of the share that is predicted after a group of files."""
+        """Predicted fraction of the share after a group of files."""
         return min(1.0, (group.stop * self.shares - self.number * total) / total)
 
 

@@ -31,7 +31,7 @@ class Calibration:
 
     @property
     def words(self) -> str:
-        """Sentence that states the fitted temperature or factors."""
+        """Sentence with the fitted temperature or factors."""
         if "temperature" in self.state:
             found = self.state["temperature"]
             return f"temperature {found:.3f}: the model was {'overconfident' if found > 1 else 'underconfident'}"

@@ -56,9 +56,9 @@ def embed(
     """Embedding vectors of samples from files, a table of columns or a data frame.
 
     pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none);
-            projection: the unit vectors that a contrastive objective compares
+            projection: the unit vectors compared by a contrastive objective
     unit    scale vectors to length 1, so that their dot products are cosines
-    stream  stream of tokens to pool (default: the stream that the model encodes, else the stream of the objective)
+    stream  stream of tokens to pool (default: the encoded stream, or the stream of the objective)
     accept_drift  embed even if the scale of a column differs from the training data
     log     function for notes on data unlike the training data (default: the notes become warnings)
 
@@ -149,7 +149,7 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Check that the output file can be written in its format, before vectors are computed."""
+    """Refuse an output file with an unknown or unavailable format."""
     suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
     check_name(path, suffixes)
     if path.suffix != NPY_SUFFIX:

@@ -65,7 +65,7 @@ def evaluate(
              (`evaluation_limits`)
     tokens   largest number of tokens of a stream in a training batch, including padding (default: no limit)
     limit    number of samples to evaluate, from the first (default: all)
-    carried  tensors of the objective, carried from step to step (default: their initial values)
+    carried  state tensors of the objective (default: the initial tensors)
 
     If the loss compares the samples of a batch (`Objective.whole_batch`), batches have `train.batch` samples in the
     order of the data; the last batch may be shorter.
@@ -149,7 +149,8 @@ def predict(
         outputs = answer(step.model, on_device(made, where, carried))
         if logits and "logits" not in outputs:
             kind = assembly.objective.kind
-            raise UserError(f"`objective.kind: {kind}` has no logits of classes", key="objective.kind")
+            message = f"predictions of `objective.kind: {kind}` have no logits of classes"
+            raise UserError(message, hint="Predict without logits.", key="objective.kind")
         return AsyncTensors(outputs), raw.samples, ids
 
     def passes() -> Iterator[tuple[AsyncTensors, dict[str, Array], Array]]:
@@ -166,7 +167,7 @@ def predict(
 def on_device(
     batch: Batch, device: torch.device, carried: Mapping[str, torch.Tensor], divided: bool = False
 ) -> ModelInputs:
-    """Inputs of a model from a batch, with the tensors that the objective carries."""
+    """Inputs of a model from a batch, with the state tensors of the objective."""
     inputs = batch.inputs().to(device)
     moved = {name: value.to(device) for name, value in carried.items()}
     return replace(inputs, carried=moved, divided=divided) if moved or divided else inputs
@@ -227,7 +228,7 @@ def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterato
 
 
 def one_behind(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items one step late, so that the GPU already computes the next item."""
+    """Yield items with a delay of one item, to keep the GPU busy."""
     before: list[Item] = []
     for item in items:
         yield from before

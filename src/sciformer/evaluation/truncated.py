@@ -51,7 +51,7 @@ def parse_horizon(text: str) -> list[float]:
 def truncated_scores(
     run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
 ) -> list[TruncatedScores]:
-    """Scores of samples truncated at each distance; the last scores are of complete samples."""
+    """Scores of truncated samples, for each distance and for complete samples."""
     whole = run.samples(part, files)
     found = []
     for one in [*distances, None]:

@@ -1,4 +1,4 @@
-"""Zero-shot classification: classes are described by texts, without labels for training.
+"""Zero-shot classification, with a text description of each class.
 
 found = zero_shot(Run("runs/coca"), table, {"disc": ["a red disc", "a blue disc"], "star": ["a red star"]})
 found.names[found.probabilities.argmax(1)]
@@ -31,12 +31,12 @@ class ZeroShot(NamedTuple):
 
 
 def zero_shot(run: Run, what: Any, prompts: Mapping[str, Sequence[str]], batch: int = 64) -> ZeroShot:
-    """Classify samples by the similarity of their vectors to the vectors of texts (arXiv 2103.00020).
+    """Classify samples by the similarity of their embeddings to embeddings of texts.
 
         p = softmax over classes of z . c / t
 
     Here z is the unit vector of a sample, c the normalised mean of the unit vectors of the texts of a class, and t the
-    temperature of the contrast.
+    temperature of the contrast (arXiv 2103.00020).
 
     what      samples: files, a table of columns or a data frame; texts in it are not read
     prompts   one or more texts for each class

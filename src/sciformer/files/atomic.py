@@ -26,7 +26,7 @@ def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
 
 
 def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None:
-    """Check early that an output file has a valid suffix and is not a folder."""
+    """Refuse early an output file with a wrong suffix, or a folder."""
     if path.is_dir():
         hint = f"Give {what} in it: {path / f'NAME{endings[0]}'}"
         raise UserError(f"'{path}' is a folder, not the name of {what}", hint=hint, file=path)
@@ -37,7 +37,7 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a file name without the suffix of a picture."""
+    """Refuse a file name without a picture suffix."""
     check_name(path, IMAGE_SUFFIXES, "a picture")
 
 

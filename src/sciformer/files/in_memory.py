@@ -1,4 +1,4 @@
-"""Tables in memory that readers open like files.
+"""Tables in memory, opened by readers like files.
 
 table = MemoryFile(frame)                      pandas, polars, pyarrow, astropy, awkward, NumPy, tensors, lists
 EventFiles(kind="events").read([table])        read like a file: formulas, selection and classes apply
@@ -30,10 +30,10 @@ NAME, MARK = "the table", "memory:"
 
 
 class MemoryFile(AnyPath):
-    """Table in memory, as a path that readers open like a file.
+    """Path of a table in memory, opened by readers like a file.
 
     name      name of the table in messages
-    part      part of the data that it holds; its key in the fingerprint is `memory:PART`
+    part      part of the data in the table; the key in the fingerprint is `memory:PART`
     """
 
     def __new__(cls, what: Any, part: str = "train", name: str = NAME) -> MemoryFile:
@@ -64,11 +64,11 @@ class MemoryFile(AnyPath):
         return MemoryFile, (self.contents, self.part, str(self))
 
     def with_segments(self, *segments: Any) -> Path:
-        """Make a plain path: pathlib calls this for paths derived from this path, such as its folder."""
+        """Make a plain path, when pathlib derives a path such as the parent folder."""
         return Path(*segments)
 
     def check_rows(self) -> None:
-        """Refuse a table without rows, as readers do with a file."""
+        """Refuse a table without rows, like an empty file."""
         if not self.rows and not self.contents.others:  # columns that cannot be read are an error of the reader
             raise UserError(f"{self} has no rows", key="data" if self.part == "train" else self.part)
 
@@ -79,7 +79,10 @@ class MemoryFile(AnyPath):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of the table: arrays (n, ...), `Lists`, or arrays of objects for arrays that differ in shape."""
+        """Columns of the table: arrays (n, ...), `Lists`, or arrays of objects.
+
+        Arrays of different shapes are stored as objects.
+        """
         return self.contents.columns
 
     @cached_property
@@ -101,7 +104,7 @@ class MemoryFile(AnyPath):
         return text.encode("utf-8", "surrogatepass")
 
     def texts(self, *names: str, key: str = "") -> list[str]:
-        """Texts of the first column among `names`, or of the only column that holds texts.
+        """Texts of the first column among `names`, or of the only column with texts.
 
         key   recipe key that names the column, for the error
         """
@@ -117,7 +120,7 @@ class MemoryFile(AnyPath):
         return [str(text) for text in column.tolist()]
 
     def single_texts(self, *names: str) -> list[MemoryFile]:
-        """Table in memory for each text of the column that `texts` finds."""
+        """Table in memory for each text of the column chosen by `texts`."""
         texts = self.texts(*names)
         if len(texts) == 1:
             return [MemoryFile(texts[0], self.part, str(self))]
@@ -140,7 +143,10 @@ class MemoryFile(AnyPath):
         return self._tables[layout]
 
     def by_part(self, column: str) -> dict[str, MemoryFile]:
-        """Split the table by a column with part names: train, valid (or val, dev), test, or further test sets."""
+        """Split the table by a column with the part of each row.
+
+        Parts: train, valid (or val, dev), test. Every further name is a further test set.
+        """
         from ..data.readers.part_names import part_of
         from .formats.frames import Contents
 
@@ -172,7 +178,7 @@ def _name_of(part: str) -> str:
 def memory_files(data: Any, valid: Any = None, test: Any = None, parts: str = "") -> dict[str, MemoryFile]:
     """Tables in memory for each part of the data.
 
-    data    training samples; a recipe splits off the parts that have no table of their own
+    data    training samples; parts without a table of their own are split off by the recipe
     parts   column of `data` with the part of each row (default: none)
     """
     whole = MemoryFile(data)
@@ -223,5 +229,5 @@ def _text_bytes(array: Array) -> bytes:
 
 
 def is_in_memory(data: Mapping[str, str]) -> bool:
-    """Whether the data of a run were tables in memory, judged by their fingerprint."""
+    """Whether the data of a run were tables in memory, from the fingerprint."""
     return any(name.startswith(MARK) for name in data)

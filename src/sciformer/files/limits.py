@@ -1,4 +1,4 @@
-"""Memory limits: check the size that a file claims before unpacking it."""
+"""Memory limits: check the claimed size of a file before unpacking."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def free_memory() -> int:
 
 
 def check_memory(path: Path, needed: int, what: str) -> None:
-    """Refuse a part of a file if it needs more memory than is free.
+    """Refuse a part of a file larger than the free memory.
 
     what   noun for the part: "array `x`"
     """

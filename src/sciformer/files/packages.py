@@ -29,7 +29,7 @@ def reading(path: Path, form: str) -> Iterator[None]:
 
 
 def broken(path: Path, form: str, error: Exception) -> UserError:
-    """`UserError` for an unreadable file, with the reason that its library gives."""
+    """`UserError` for an unreadable file, with the reason given by the library."""
     words = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."
@@ -43,7 +43,7 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
 def require(module: str, what: str, install: str = "") -> Any:
     """Import an optional module, or raise an error with the command to install it.
 
-    what      plural noun that needs the package: `ROOT files`, `BLEU scores`
+    what      plural noun for the use of the package: `ROOT files`, `BLEU scores`
     install   arguments of `pip install` (default: the extra of this library that installs the package, or the package)
     """
     try:
@@ -57,7 +57,7 @@ def require(module: str, what: str, install: str = "") -> Any:
 
 
 def extra_of(package: str) -> str:
-    """Extra of this library that installs the package; "" if none or several do."""
+    """Extra of this library with the package; "" if none or several."""
     try:
         needed = metadata.requires("sciformer") or []
     except metadata.PackageNotFoundError:

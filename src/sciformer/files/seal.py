@@ -106,14 +106,14 @@ def parse_object(data: bytes, name: str) -> dict[str, Any]:
 
 
 def run_files(path: Path) -> SealedFolder:
-    """Verified files of a run: the files that determine its predictions."""
+    """Verified files of a run: all files with an effect on predictions."""
     return SealedFolder(path, (*MODEL_FILES, "run.json"), witness="run.json")
 
 
 class SealedFolder:
     """Files of a folder, verified by a manifest; only one process may write at a time.
 
-    names     files that an old folder without a manifest may have
+    names     file names in an old folder without a manifest
     witness   JSON file that says `"sealed": true` if the folder must have a manifest
     """
 
@@ -144,9 +144,9 @@ class SealedFolder:
                 raise self._damaged(path, f"{name} cannot be read: {error.strerror or error}") from error
 
     def has(self, name: str) -> bool:
-        """Whether an optional file exists, or is lost although the manifest lists it.
+        """Whether an optional file exists, or is listed in the manifest but missing.
 
-        `read` then raises the error.
+        For a missing file, `read` raises the error.
         """
         manifest = self._manifest()
         if manifest is not None and None in manifest.get(name, [None]) and not (self.path / name).exists():
@@ -154,7 +154,7 @@ class SealedFolder:
         return manifest is not None or (self.path / name).exists()
 
     def hashes(self, names: Sequence[str]) -> dict[str, str]:
-        """SHA-256 of the files among `names` that exist, from the manifest."""
+        """SHA-256 of the existing files among `names`, from the manifest."""
         manifest = self._manifest()
         if manifest is None:
             there = [name for name in names if (self.path / name).exists()]
@@ -169,7 +169,7 @@ class SealedFolder:
     def write(self, files: Mapping[str, bytes | Path | None], anew: bool = False) -> None:
         """Write files atomically and record their hashes; None removes a file.
 
-        files   contents by name; a Path is a complete file on the same disk, which is renamed
+        files   contents by name; a Path is a complete file on the same disk, to be renamed
         anew    start a new manifest if the old one is damaged or lost
         """
         try:

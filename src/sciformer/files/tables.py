@@ -25,7 +25,7 @@ def table_suffixes() -> list[str]:
 
 
 def check_table(path: Path, suffixes: Sequence[str] = (), overwrite: bool = True) -> type[TableWriter]:
-    """Check in advance that a table can be written; return the writer class.
+    """Check an output table in advance; return the writer class.
 
     suffixes   accepted suffixes (default: all formats that can be written)
     """

@@ -44,7 +44,7 @@ class Stepper:
     """
 
     def __init__(self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int | None) -> None:
-        """Allocate tensors; a CUDA graph needs `capacity`, so that addresses stay fixed.
+        """Allocate tensors; a CUDA graph needs a fixed `capacity`.
 
         capacity   maximum number of tokens in the cache (default: the cache grows)
         """
@@ -62,7 +62,7 @@ class Stepper:
         self.cache: Any = None
 
     def remember(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Mark tokens ids (B, N) as used, except the first `pads` (B,) tokens, which are padding."""
+        """Mark tokens ids (B, N) as used, except `pads` (B,) padding tokens at the start."""
         if self.seen is not None:
             there = torch.ones_like(ids, dtype=torch.bool)
             if pads is not None:
@@ -71,12 +71,12 @@ class Stepper:
             self.seen.copy_(counted > 0)
 
     def open(self, uniform: Tensor) -> None:
-        """Begin a block of n steps, which use the uniform random numbers (n, B)."""
+        """Begin a block of n steps with uniform random numbers (n, B)."""
         self.place.zero_()
         self.uniform[: len(uniform)] = uniform
 
     def begin(self, ids: Tensor, pads: Tensor | None = None) -> None:
-        """Read ids (B, N), of which the first `pads` (B,) are padding; choose the next token."""
+        """Read ids (B, N) with `pads` (B,) padding tokens first; choose the next token."""
         if self.capacity is None or self.cache is None:
             self.cache = self.model.trunk.cache(*([] if self.capacity is None else [self.capacity]))
         else:
@@ -184,7 +184,7 @@ def write(
     uniform    (length, B) random numbers in [0, 1) for the choice of the tokens
     allowed    (V,) mask of tokens that may be written, on the device of the model
     pads       (B,) number of padded positions before each text, for texts of different length; with padding, each text
-               and its new tokens must fit into the window
+               must fit into the window together with its new tokens
     precision  data type of the weights (default: unchanged)
     compiled   whether to compile a step before its CUDA graph is captured; this takes a minute and saves time for long
                texts
@@ -230,7 +230,10 @@ def write(
 
 
 def read_late(blocks: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Copy blocks of tokens to the host; on CUDA, only after the next block has been queued."""
+    """Copy blocks of tokens to the host; on CUDA, one block late.
+
+    The GPU works on the next block during the copy.
+    """
     copies = (AsyncTensors({"ids": block}) for block in blocks)
     for arriving in one_behind(copies) if device.type == "cuda" else copies:
         yield arriving.read()["ids"]

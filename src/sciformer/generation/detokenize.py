@@ -1,4 +1,4 @@
-"""Streaming detokenization: yields only complete characters, and ends at a stop string."""
+"""Streaming detokenization in complete characters, up to a stop string."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class Line:
         self.held, self.over = "", False
 
     def add(self, tokens: list[int]) -> str:
-        """Add tokens; return the part of the new text that later tokens cannot change."""
+        """Add tokens; return the new text, without characters still incomplete.
+
+        The start of a possible stop string is held back, too.
+        """
         ended = self.end in tokens
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]

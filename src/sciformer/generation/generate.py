@@ -58,14 +58,14 @@ def generate(
     length       maximum number of tokens
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
-    top_p        nucleus sampling: choose from the most likely tokens that together have this probability (default: all)
+    top_p        nucleus sampling: choose from the most likely tokens with this total probability (default: all)
     repetition   penalty on earlier tokens (default: 1, no penalty)
     stop         strings that end the text, and are not part of the result (default: none)
     beam         number of hypotheses of a beam search (default: 1, which means sampling)
     seed         seed of the random numbers (default: a new seed in each call)
     precision    data type of the weights: float32, bfloat16, or auto (as in training)
     compiled     whether to compile a step on CUDA (default: only for long texts, where it saves time)
-    beside       one sample of the other streams, as columns, for a model of several streams
+    beside       one sample of all streams besides the text, as columns (default: none)
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
@@ -162,7 +162,7 @@ class Author:
         return [*first, *ids, *last]
 
     def _line_break(self) -> list[int]:
-        """Ids of a line break; of a substitute if the vocabulary has no line break."""
+        """Ids of a line break, or of a space or any token if the vocabulary has none."""
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:
@@ -214,7 +214,7 @@ class Author:
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
-        """Detokenizer for the text that follows a prompt."""
+        """Detokenizer for the continuation of a prompt."""
         return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
@@ -279,7 +279,7 @@ def _text_stream(run: Run) -> tuple[str, Textual]:
 
 
 def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
-    """The model, conditioned on one sample of the other streams if there are any."""
+    """Model, conditioned on one sample of all streams besides the text."""
     others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
     table = Memory(beside or {}).table
     if not others and beside:

@@ -27,7 +27,7 @@ class Sampling:
 
     temperature  divides the logits (default: 1); 0 takes the most likely token
     top_k        number of most likely tokens to choose from (default: all)
-    top_p        nucleus sampling: choose from the most likely tokens that together have this probability (default: all)
+    top_p        nucleus sampling: choose from the most likely tokens with this total probability (default: all)
     repetition   penalty r of earlier tokens (arXiv 1909.05858): logit l becomes l / r if l > 0, else l r (default: 1)
     """
 
@@ -96,7 +96,7 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Top-k logits: first of each part of the vocabulary, then of the candidates found there."""
+    """Top-k logits of each part of the vocabulary, then of all these candidates."""
     padded = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf)
     parts = padded.unflatten(-1, (-1, VOCABULARY_PART))
     found, place = parts.topk(count, sorted=False)
@@ -120,8 +120,8 @@ def sort_logits(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
 def draw_uniforms(seed: int | None, texts: int, length: int) -> Tensor:
     """Uniform random numbers (length, texts) in [0, 1), one per token.
 
-    Without a seed they differ in each call. The first text gets the same numbers as a single text with this seed. The
-    numbers have 52 bits, so that their product with a sum of probabilities is always below the sum.
+    Without a seed, the numbers differ in each call. The first text gets the same numbers as a single text with
+    this seed. The numbers have 52 bits, so that their product with a sum of probabilities is always below the sum.
     """
     seed = secrets.randbits(63) if seed is None else seed
     words = mix(key("generate", seed) ^ mix(np.arange(texts)))

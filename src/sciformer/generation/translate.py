@@ -75,7 +75,7 @@ def translate(
 
 
 def open_sources(run: Run, what: Any) -> Source:
-    """Source of samples to translate; their targets need not be known."""
+    """Source of samples to translate, with or without target columns."""
     check_translates(run.assembly)
     return run.source(what, streams=(SOURCE,))
 
@@ -89,18 +89,18 @@ def translate_lines(
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Translate lines of text like `translate`, with a model and its assembly instead of a run."""
+    """Translate lines of text like `translate`, but without a run."""
     return translate_table(model, assembly, device, line_table(assembly, lines), beam, penalty, on_progress)
 
 
 def line_table(assembly: Assembly, lines: Sequence[str]) -> Table:
-    """Table of lines as source columns of an encoder-decoder, or as the first column of a prompted decoder."""
+    """Table with lines of text as source column."""
     names = source_tokens(assembly).source_columns
     return dict.fromkeys(names if SOURCE in assembly.tokens else names[:1], strings(list(lines)))
 
 
 def check_translates(assembly: Assembly) -> None:
-    """Refuse runs that were not trained for translation."""
+    """Refuse runs not trained for translation."""
     objective = assembly.objective
     if not hasattr(objective, "penalty"):
         message = f"the run was not trained for translation: its recipe has `objective.kind: {objective.kind}`"
@@ -117,7 +117,7 @@ def translate_table(
     penalty: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> list[str]:
-    """Translate the rows of a table like `translate`, with a model and its assembly instead of a run."""
+    """Translate the rows of a table like `translate`, but without a run."""
     check_translates(assembly)
     objective: Any = assembly.objective
     beam = objective.beam if beam is None else beam
@@ -186,7 +186,7 @@ class Writer:
         raise NotImplementedError
 
     def batches(self, rows: list[int], lengths: Array, beam: int) -> Iterator[list[int]]:
-        """Yield batches of rows whose sources have similar lengths."""
+        """Yield batches of rows with sources of similar length."""
         batch: list[int] = []
         for row in sorted(rows, key=lambda row: -lengths[row]):  # longest first: a lack of memory shows at once
             if batch and (len(batch) + 1) * lengths[batch[0]] * beam > MAX_BATCH_TOKENS:
@@ -218,7 +218,10 @@ class EncoderDecoderWriter(Writer):
 
 
 def cut_to_window(tokens: Tokens, stream: Stream) -> Stream:
-    """Truncate samples to the window of their tokens, as in training; windows of several axes are refused."""
+    """Truncate samples to the window of the tokens, as in training.
+
+    Windows of several axes are refused.
+    """
     shape = tokens.window_shape if isinstance(tokens, Windowed) else None
     if shape is None:
         return stream
@@ -229,7 +232,7 @@ def cut_to_window(tokens: Tokens, stream: Stream) -> Stream:
 
 
 class PromptWriter(Writer):
-    """Translation by a decoder, whose prompt is the source and a separator."""
+    """Translation by a decoder; the prompt is the source and a separator."""
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()

@@ -1,11 +1,11 @@
-"""Attention of a translation to its source, as a matrix of tokens or as a drawing of the source for each word.
+"""Attention of a translation to its source, as a matrix or as drawings.
 
     found = align(run, "Two dogs play in the snow.")
     draw_alignment(found).savefig("alignment.png")
 
 A row is a token of the translation, a column a token of the source. A source that is not text, such as an image, is
-drawn by its own tokens, once for each word. The weights are the alignment of a recurrent
-decoder, the cross-attention of each head of a Transformer, or the attention of a decoder to its prompt.
+drawn by its own tokens, once for each word. The weights are the alignment of a recurrent decoder, the cross-attention
+of each head of a Transformer, or the attention of a decoder to its prompt.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def align(run: Run, sample: str | Table, translation: str | None = None) -> Alig
 def _check_sample(sample: str | Table, textual: bool) -> None:
     if isinstance(sample, str) and not textual:
         message = "the sample to align must be a table with one row, because the source is not text"
-        raise UserError(message, hint="Read one: Run.source(files).load(0)")
+        raise UserError(message, hint="Select a row of a table such as Run.source(files).load(0).")
     if not isinstance(sample, str) and (textual or rows_of(sample) != 1):
         what = "a line of text" if textual else f"a table with one row, not {rows_of(sample)} rows"
         raise UserError(f"the sample to align must be {what}")
@@ -161,7 +161,7 @@ def _choose_block(maps: dict[str, Tensor], block: int) -> tuple[str, Tensor]:
 
 
 def _draw_source(found: Alignment, block: int | None) -> Figure:
-    """Drawing of the source without weights, and with the attention of each token of the translation.
+    """Drawing of the source, plain and with the attention of each written token.
 
     The colour shows the excess over uniform attention.
     """
@@ -191,7 +191,7 @@ def _draw_source(found: Alignment, block: int | None) -> Figure:
 
 
 def draw_some(run: Run, samples: Sequence[str | Table]) -> Iterator[Picture]:
-    """Yield name, drawing function and caption for each sample that is short enough to draw."""
+    """Yield name, drawing function and caption for each short sample."""
     for number, sample in enumerate(samples, 1):
         found = align(run, sample)
         draw = partial(draw_alignment, found)
@@ -216,5 +216,5 @@ def _stream(tokens: Any, *texts: str) -> Stream:
 
 
 def _without_last(stream: Stream) -> Stream:
-    """Drop the last target token, which the decoder predicts but never reads."""
+    """Drop the last target token: the decoder predicts it, but never reads it."""
     return stream.cut(np.zeros(1, np.int64), stream.lengths - 1)

@@ -111,7 +111,7 @@ def evaluation_random(assembly: Assembly, batch: Batch) -> SampleRandom:
 
 
 def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
-    """Mask samples; return them in raw values, and normalised for the model."""
+    """Masked samples: in raw values, and normalised for the model."""
     seen = assembly.objective.corrupt(batch, assembly.tokens, evaluation_random(assembly, batch))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].host_columns for name in streams}
@@ -119,13 +119,13 @@ def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
 
 
 def answering_token(model: Any, stream: str) -> str:
-    """Name of the token that predictions are made from: class, first, last, or mean (of all tokens)."""
+    """Token behind a prediction: class, first, last, or mean (of all tokens)."""
     pooling = stream_part(getattr(model, "pooling", None), stream)
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
 
 def choose_stream(recorded: AttentionMaps, stream: str) -> AttentionMaps:
-    """Select the attention maps within a stream and from it to other streams."""
+    """Select the attention maps with queries in a stream."""
     own, between = Watch(hidden=False), dict[str, dict[str, Tensor]]()
     for name, weights in recorded.watch.attention.items():
         whose, _, rest = name.partition(".")
@@ -227,14 +227,14 @@ def excess_over(times: Floats) -> tuple[Floats, float]:
 
 
 def _shorten(value: Any) -> str:
-    """Text of a value, cut if the value is a list, such as tags."""
+    """Text of a value; a list, such as tags, is shortened."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return textwrap.shorten(" ".join(map(str, value)), MAX_NAME_CHARACTERS, placeholder=" …")
     return f"{value:.4g}" if isinstance(value, np.floating) else f"{value}"
 
 
 def sample_name(batch: Batch, row: int, objective: Any) -> str:
-    """Name of a sample: its label, targets and plotted column, or its number."""
+    """Name of a sample: label, targets and plotted column, or else its number."""
     wanted = [objective.plot_against, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
     known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
     values = [batch.samples[name][row] for name in known]
@@ -246,7 +246,7 @@ def sample_name(batch: Batch, row: int, objective: Any) -> str:
 
 
 def draw_attention(recorded: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
-    """Draw a sample without weights, and once for each map of received attention.
+    """Draw a sample plain, then once for each map, coloured by received attention.
 
     At most MAX_DRAWN_MAPS maps are drawn, evenly spaced. The colour shows the excess over uniform attention; it is
     left out if the largest excess is below 10 %.
@@ -259,7 +259,7 @@ def draw_attention(recorded: AttentionMaps, assembly: Assembly, row: int, form: 
 
 
 def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], unit: str, form: str = "") -> Figure:
-    """Draw a sample without weights, and once for each title, coloured by its weights.
+    """Draw a sample plain, then once for each title, coloured by weights.
 
     The colour shows the part of a weight above 1.
 
@@ -311,7 +311,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
 
 
 def draw_matrices(recorded: AttentionMaps, assembly: Assembly, row: int, other: str = "") -> Figure:
-    """Draw the attention matrices of a sample, for each head of some blocks.
+    """Draw the attention matrices of a sample: blocks by heads.
 
     other  stream of the keys (default: the stream of the queries)
     """
@@ -330,5 +330,5 @@ def _token_names(recorded: AttentionMaps, assembly: Assembly, batch: Batch, row:
 
 
 def escape_mathtext(name: str) -> str:
-    """Escape dollar signs, which Matplotlib reads as formulas."""
+    """Escape dollar signs against Matplotlib formulas."""
     return name.replace("$", r"\$")

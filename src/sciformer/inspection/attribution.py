@@ -149,7 +149,7 @@ def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) 
 
 @contextmanager
 def _reference(model: nn.Module) -> Iterator[None]:
-    """Context manager: use the reference kernel, whose attention weights have gradients."""
+    """Context manager: use the reference kernel, for gradients of attention weights."""
     kernels = {module: module.kernel for module in model.modules() if isinstance(module, Attention)}
     try:
         for module in kernels:
@@ -162,7 +162,7 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watch_entrance(entrance: nn.Module) -> Iterator[list[Tensor]]:
-    """Context manager: keep the embedded tokens as leaf tensors, to get their gradients."""
+    """Context manager: record embedded tokens as leaf tensors with gradients."""
     kept: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, x: Tensor) -> Tensor:

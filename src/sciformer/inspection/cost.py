@@ -59,7 +59,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
 
     Attention counts 4 N M D forward and twice that backward, even where a mask hides part of it. Recomputation by a
     kernel is not counted. The step runs on a copy on the CPU in single precision, so the numbers do not depend on the
-    device; bfloat16 activations take about half.
+    device; bfloat16 activations take about half the memory.
     """
     if not len(batch) or not batch.tokens:
         raise UserError(
@@ -123,14 +123,14 @@ def tokens_per_second(run: Run) -> float:
 
 
 def samples_at_once(settings: Train, batch: Batch) -> int:
-    """Number of samples in a micro-batch: train.micro_batch, or as many as train.tokens allows."""
+    """Number of samples in a micro-batch, by train.micro_batch or train.tokens."""
     if settings.micro_batch or settings.tokens is None:
         return settings.micro_batch or settings.batch
     return max(1, settings.tokens // max(1, batch.widest()))
 
 
 def _flop_formulas() -> dict[Any, Any]:
-    """Formulas for the FLOPs of CPU kernels that PyTorch does not count (attention, LSTM)."""
+    """FLOP formulas of CPU kernels not counted by PyTorch (attention, LSTM)."""
     aten = torch.ops.aten
     return {
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention_flops(q, k, v),

@@ -52,7 +52,8 @@ def reach(weights: ArrayLike, distance: ArrayLike, front: int = 0) -> AttentionD
     """
     a, d = to_matrix(weights, 4, "weights", "(B, H, N, M)")[:, :, front:, front:], np.asarray(distance, np.float64)
     if d.shape != a.shape[2:]:
-        raise UserError(f"the distances have the shape {d.shape}, which does not fit weights of the shape {a.shape}")
+        message = f"the distances must have the shape {a.shape[2:]}, for weights of the shape {a.shape}, not {d.shape}"
+        raise UserError(message)
     visible = np.asarray((a > 0).any(1, keepdims=True), np.float64)
     return AttentionDistance(_mean_distance(a, d), _mean_distance(visible, d)[:, 0])
 
@@ -92,7 +93,10 @@ class Depth(NamedTuple):
 
 
 def depth(found: Mapping[str, AttentionDistance]) -> Depth:
-    """Attention distance of each head and block, and its correlation with depth (arXiv 2010.11929, figure 7)."""
+    """Attention distance of each head, and its correlation with depth.
+
+    See arXiv 2010.11929, figure 7.
+    """
     means = [each.heads.mean(0) for each in found.values()]
     heads = np.full((len(means), max(map(len, means), default=0)), np.nan)  # NaN where a block has fewer heads
     for row, mean in zip(heads, means):

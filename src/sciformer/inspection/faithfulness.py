@@ -32,7 +32,7 @@ MAX_OPERATIONS = 1e11  # FLOPs for the test in a report: some seconds on one cor
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
-    """Draw a sample without scores, and once for each method, coloured by its scores.
+    """Draw a sample plain, then once for each method, coloured by its scores.
 
     The colour shows the excess over the mean score; it is left out if the largest excess is below 10 %.
     """
@@ -42,7 +42,7 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
 
 
 def affordable_samples(run: Run, tokens: float) -> int:
-    """Number of samples that fit into the time limit of a report; 0 if too few for a result."""
+    """Number of samples within the time limit of a report; 0 if too few."""
     passes = len(REMOVED_SHARES) * (len(WAY_NAMES) + 1 + RANDOM_DRAWS) + 4
     few = int(MAX_OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
     return min(MAX_SAMPLES, few) if few >= MIN_SAMPLES else 0
@@ -84,7 +84,7 @@ def to_json(found: Faithfulness) -> dict[str, Any]:
 
 
 def summarize_ratios(found: Faithfulness, unit: str = "samples") -> str:
-    """Caption that states the faithfulness ratio of each method.
+    """Caption with the faithfulness ratio of each method.
 
     unit   samples or windows
     """
@@ -189,7 +189,7 @@ def faithfulness(
 def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
     """Scores of the tokens of samples, by each attribution method.
 
-    Models without attention have only the gradient, and so have streams that are not the stream of the objective.
+    Only the gradient is known for models without attention, and for streams besides the stream of the objective.
     """
     found = attribute(step, assembly, batch, stream=stream)
     joins = assembly.recipe.model.joins_streams and len(assembly.tokens) > 1
@@ -223,8 +223,8 @@ def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
 def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
     """Mask (T,) of removable tokens: all tokens except special tokens.
 
-    Some tokens cannot be masked, because other tokens leak their content; these tokens can still be removed. In samples
-    with fewer than two removable tokens, all tokens may be removed.
+    A token that cannot be masked, because its neighbours leak its content, can still be removed. In samples with fewer
+    than two removable tokens, all tokens may be removed.
     """
     may = stream.position >= prefix_length(tokens)
     try:
@@ -258,7 +258,7 @@ def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name:
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
-    """Area below the mean change, divided by the same area for random tokens, and its error."""
+    """Area below the mean change, relative to random tokens: ratio and its error."""
     x = np.append(0.0, shares)
     area = {way: np.trapezoid(np.pad(each, ((0, 0), (1, 0))), x) for way, each in change.items()}
     return {way: _ratio(each, area[RANDOM_WAY]) for way, each in area.items() if way != RANDOM_WAY}

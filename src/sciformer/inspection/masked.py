@@ -1,4 +1,4 @@
-"""Figures of masked tokens and their predictions, if the tokens can draw them."""
+"""Figures of masked tokens and their predictions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 
 
 def predict_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> tuple[Batch, dict[str, Array]]:
-    """Samples after masking (raw values), and the predictions of the model for them.
+    """Masked samples in raw values, and predictions of their masked tokens.
 
-    stream   stream of the tokens (default: the stream of the objective); the samples have no other stream
+    stream   stream of the tokens, and the only stream of the returned samples (default: the stream of the objective)
 
-    Predictions (T, ...) are for the tokens of all samples, in the units
-    of the readout, with NaN for tokens that were not masked.
+    Predictions (T, ...) are for the tokens of all samples, in the units of the readout, with NaN for tokens not masked.
     """
     name, model = stream or assembly.objective.asked_stream(assembly.tokens), step.model
     seen, prepared = hide_tokens(assembly, batch)
@@ -42,7 +41,7 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = ""
 
 
 def draw_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Figure | None:
-    """Draw masked values beside predictions; None if the tokens cannot draw them.
+    """Draw masked values beside predictions; None for tokens without a drawing.
 
     stream   stream of the tokens (default: the stream of the objective)
     """

@@ -140,7 +140,7 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
 
 
 def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
-    """Draw a panel for each of some grid positions: its similarity to all positions."""
+    """Draw panels: the similarity of one grid position each to all positions."""
     height, width = shape
     lines = [even_steps(size, MAX_PANELS) for size in shape]
     high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with gaps between panels

@@ -1,4 +1,4 @@
-"""Attention to each stream of tokens, for models with several streams in one trunk."""
+"""Attention to each stream, for models with several streams in one trunk."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Shares(NamedTuple):
 
 
 def attention_shares(step: Any, assembly: Assembly, batch: Batch) -> Shares:
-    """Share of the attention that the tokens of each stream get, by map.
+    """Share of the attention to the tokens of each stream, by map.
 
         share of stream s = mean over samples, heads and queries i of sum over tokens j of s of a_ij
 
-    Queries are the tokens of all streams, or the class token or the pooling alone if it gives the prediction. Samples
-    without any token are left out.
+    Queries are the tokens of all streams; if a class token or a pooling gives the prediction, it is the only query.
+    Samples without any token are left out.
     """
     _, prepared = hide_tokens(assembly, batch)
     names = list(assembly.tokens)
@@ -52,7 +52,7 @@ def attention_shares(step: Any, assembly: Assembly, batch: Batch) -> Shares:
 def _shares(
     record: dict[str, Any], name: str, names: list[str], key: str, front: int, lengths: dict[str, Any]
 ) -> Floats:
-    """Share (B,) of the attention of each sample on the stream `key`, for the map `name`."""
+    """Share (B,) of the attention to the stream `key`, for the map `name`."""
     if name.startswith("pool"):
         return np.asarray(record[f"{key}.{name}"][:, :, :1].double().sum((2, 3)).mean(1).cpu())
     if front:

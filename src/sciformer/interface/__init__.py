@@ -1,1 +1,1 @@
-"""Python interface: the functions of `import sciformer as sf`, and HTML for notebooks."""
+"""Python interface: functions of `import sciformer as sf`, HTML for notebooks."""

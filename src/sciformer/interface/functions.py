@@ -1,4 +1,4 @@
-"""Functions of `import sciformer as sf`: each command, on runs, recipes and tables in memory.
+"""Functions of `import sciformer as sf`: a function for each command.
 
 A run is a `Run` or the path of its folder; a recipe is a `Recipe`, a path, or the name of a shipped recipe. `data` is a
 table in memory (see `train`).
@@ -108,12 +108,12 @@ def generate(
     beam: int = 1,
     seed: int | None = None,
 ) -> str:
-    """Generate text that continues a prompt; return it without the prompt.
+    """Continue a prompt; return the new text, without the prompt.
 
     length        maximum number of tokens
     temperature   divides the logits (default: 1); 0 takes the most likely token
     top_k         number of most likely tokens to choose from (default: all)
-    top_p         nucleus sampling: probability of the tokens to choose from (default: all)
+    top_p         nucleus sampling: choose from the most likely tokens with this total probability (default: all)
     stop          strings that end the text
     beam          number of hypotheses of a beam search (default: 1, which means sampling)
     seed          seed of the random numbers (default: a new seed in each call)
@@ -125,7 +125,7 @@ def generate(
 
 
 def translate(run: AnyRun, what: Any, *, beam: int | None = None, penalty: float | None = None) -> list[str]:
-    """Translate texts, or write texts about samples such as images; the order is kept.
+    """Translate texts, or write captions for samples such as images, in order.
 
     what      list of texts; for sources that are not text: files, an array or a table
     beam      number of hypotheses (default: `objective.beam` of the recipe)
@@ -145,7 +145,7 @@ def new(
     changes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a commented recipe for files of a kind, such as `jets`; return its path.
+    """Write a recipe with comments for files of a kind, such as `jets`.
 
     out         .yaml file to write (default: named after the first file, in the current folder)
     changes     values of recipe keys; all other keys are guessed from the files and these values
@@ -194,7 +194,7 @@ def compare(
     show: bool = True,
     report: bool = True,
 ) -> Comparison:
-    """Train recipes with several seeds on the same samples, and compare their test scores.
+    """Train recipes with several seeds on the same samples; compare test scores.
 
     seeds    number of seeds (0, 1, 2, ...), or a list of seeds
     run      folder of all runs
@@ -244,7 +244,7 @@ def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = 
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None) -> Run:
-    """Import a model of another library, from a folder or a file of weights, as a new run.
+    """Import a model of another library as a new run, from a folder or weight file.
 
     changes   changes of the recipe, such as {"model.heads": 8}
     """

@@ -18,7 +18,7 @@ NAMES = {"loss": "training", "valid_loss": "validation"}
 
 
 def run_as_html(run: Run) -> str:
-    """Scores of the best model, model size, and loss curve of a run; all strings are escaped."""
+    """HTML of a run: scores, model size and loss curve; all strings are escaped."""
     from ..errors import UserError
 
     try:
@@ -40,7 +40,7 @@ def run_as_html(run: Run) -> str:
 
 
 def recipe_as_html(recipe: Recipe) -> str:
-    """HTML that shows the recipe as YAML, without comments on its keys."""
+    """HTML of a recipe as YAML, without the comments on its keys."""
     from ..recipe import document
 
     values = {name: section for name, section in recipe.to_dict().items() if section}
@@ -80,7 +80,10 @@ def loss_curve(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    """Step and finite value of each record with the key `name`; the last record of a step counts."""
+    """Steps and finite values of the key `name`.
+
+    If a step has several records, the last record counts.
+    """
     found = {record["step"]: record[name] for record in records if "step" in record and name in record}
     kept = [(step, float(value)) for step, value in sorted(found.items()) if math.isfinite(value)]
     return kept[:: -(-len(kept) // MAX_POINTS) or 1]

@@ -168,7 +168,7 @@ class Formula:
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
-        """Apply an operation elementwise; a number per sample is broadcast over the list of the sample."""
+        """Apply an operation elementwise; broadcast numbers over lists of the same sample."""
         lengths = next((value.lengths for value in values if isinstance(value, Lists)), None)
         plain: list[Any] = values
         if lengths is not None:
@@ -291,7 +291,7 @@ def parsed(text: str) -> ast.expr:
 
 
 def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
-    """Check the syntax tree of a formula; yield the names of its columns, with their positions."""
+    """Check the syntax tree of a formula; yield column names and positions."""
     todo = [(tree, 0)]
     while todo:
         node, depth = todo.pop()
@@ -368,7 +368,7 @@ def function(node: ast.expr) -> str:
 
 
 def column_of(node: ast.AST) -> str | None:
-    """Column that a node names, `name` or `outer.inner`; None for other nodes."""
+    """Column name of a node, `name` or `outer.inner`; None for other nodes."""
     words: list[str] = []
     while isinstance(node, ast.Attribute) and not node.attr.startswith("_"):
         words.append(node.attr)

@@ -1,4 +1,4 @@
-"""Reader of samples with several streams: a table of objects, and other files for each object."""
+"""Reader of samples with several streams: a table of objects, and their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_STREAMS = ("join",)
 
 
 class Join(TaggedFiles):
-    """A table with one row per object, joined with other files for each stream of tokens.
+    """Table with one row per object, joined with files for each stream of tokens.
 
     Streams are read by the other readers. A stream without `files` has a file for each object, named in a column of the
     table, relative to its folder. A stream with `files` has the samples of these files, found by the id in a column:
@@ -103,7 +103,7 @@ class Join(TaggedFiles):
         for table, path in zip(tables, paths):
             if set(table) != set(tables[0]):
                 odd = sorted(set(table) ^ set(tables[0]))[0]
-                raise UserError(f"`{odd}` is a column of only some tables, for example not of all: {path}", file=path)
+                raise UserError(f"column `{odd}` is in one of these tables only: {paths[0]}, {path}", file=path)
         folders = [Path() if isinstance(path, MemoryFile) else path.parent for path in paths]
         folder = [one for one, table in zip(folders, tables) for _ in range(rows_of(table))]
         made: dict[str, Array | Lists] = concatenate(tables)
@@ -173,7 +173,7 @@ class Join(TaggedFiles):
     def _by_file(
         self, reader: Data, stream: str, files: Sequence[Path], given: Array, notes: list[str]
     ) -> tuple[Array, Table]:
-        """Rows of a stream with a file for each object, and its samples."""
+        """Read a stream with a file per object; return rows (-1: no sample) and samples."""
         wanted = list(dict.fromkeys(path for path, there in zip(files, given) if there))
         if lost := [path for path in wanted if not path.exists()]:
             message = f"{len(lost):,} of {len(wanted):,} files of the stream {stream} do not exist: {lost[0]}"
@@ -181,7 +181,7 @@ class Join(TaggedFiles):
             raise UserError(message, hint=hint, key=f"data.streams.{stream}.column", file=lost[0])
         found = _whole(reader.read(wanted), notes)
         if rows_of(found) != len(wanted):
-            message = f"the {len(wanted):,} files of the stream {stream} have {rows_of(found):,} samples"
+            message = f"the {len(wanted):,} files of the stream {stream} have {rows_of(found):,} samples in total"
             hint = (
                 "Each file must have one sample. For one file with many samples, set `files` and name a column of ids."
             )
@@ -192,7 +192,7 @@ class Join(TaggedFiles):
         return np.array([place[path] if there else -1 for path, there in zip(files, given)], np.int64), found
 
     def _by_id(self, reader: Data, stream: str, keys: Array, notes: list[str]) -> tuple[Array, Table]:
-        """Rows of a stream with its own files, found by the id, and its samples."""
+        """Read a stream by object id; return rows (-1: no sample) and samples."""
         where, files = f"data.streams.{stream}.files", reader.files  # type: ignore[attr-defined]
         found = _whole(reader.read(files), notes)
         if "id" not in found:
@@ -233,18 +233,18 @@ def _listed(files: Any) -> list[str]:
 
 
 def _words(column: Array | Lists, name: str, where: str) -> Array:
-    """Names or ids as strings; "" where they are missing."""
+    """Names or ids as strings; "" if missing."""
     if isinstance(column, Lists) or column.ndim != 1:
         raise UserError(f"column `{name}` must have one name or id for each object", key=where)
     if column.dtype.kind == "f":
         if not (column[np.isfinite(column)] == np.round(column[np.isfinite(column)])).all():
-            raise UserError(f"column `{name}` has real numbers, which are no names or ids", key=where)
+            raise UserError(f"column `{name}` must have names or ids, not real numbers", key=where)
         return np.array([f"{value:.0f}" if np.isfinite(value) else "" for value in column], str)
     return np.char.strip(as_text(column).astype(str) if column.dtype.kind in "OS" else column.astype(str))
 
 
 def _describe_gap(table: Table) -> dict[str, Any]:
-    """A sample without a stream, as JSON: type and shape of the entries of lists, or the value itself."""
+    """Empty sample of a stream, as JSON: entry types of lists, or plain values."""
     return {
         name: {"list": column.values.dtype.str, "shape": list(column.values.shape[1:])}
         if isinstance(column, Lists)
@@ -255,7 +255,7 @@ def _describe_gap(table: Table) -> dict[str, Any]:
 
 
 def _gaps(gap: dict[str, Any], count: int) -> Table:
-    """Placeholder table for `count` samples that lack a stream; see `_describe_gap`."""
+    """Table of `count` empty samples, as described by `_describe_gap`."""
     made: dict[str, Array | Lists] = {}
     for name, one in gap.items():
         if "list" in one:

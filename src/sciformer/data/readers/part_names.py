@@ -33,13 +33,13 @@ def name_words(name: str) -> list[str]:
 
 
 def part_of(name: str) -> str:
-    """Part that a word of a name means (test before valid before train); "" if no word does."""
+    """Part in the words of a name: test, else valid, else train; "" if none."""
     found = {PART_WORDS[match[2]] for match in map(PART_WORD.fullmatch, name_words(name)) if match}
     return next((part for part in reversed(STANDARD_PARTS) if part in found), "")
 
 
 def without_part(name: str) -> str:
-    """Name without the word that means a part: `2017` from `test_2017`, `x` from `x_train`."""
+    """Name without the word for a part: `2017` from `test_2017`, `x` from `x_train`."""
     matches = [(word, PART_WORD.fullmatch(word)) for word in name_words(name)]
     return "_".join(filter(None, [(match[1] or "") + match[3] if match else word for word, match in matches]))
 
@@ -78,7 +78,7 @@ def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, l
 
 
 def note_test_files(paths: Iterable[Path | str]) -> list[str]:
-    """Note training files whose names mean test or validation data, if some but not all do."""
+    """Note training files named as test or validation data, unless all files are."""
     names = list(dict.fromkeys(map(str, paths)))
     odd = [name for name in names if part_of(Path(name).name) in ("valid", "test")]
     if not odd or len(odd) == len(names):
@@ -95,7 +95,7 @@ def _levels(names: Sequence[str]) -> list[list[str]]:
 
 
 def _named_levels(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Part of each file, and the file or folder name that means this part."""
+    """Part of each file, and the file or folder name with the word for this part."""
 
     def named_part(levels: Sequence[str]) -> tuple[str, str]:
         return next(((part, _stem(level)) for level in levels if (part := part_of(level))), ("", _stem(levels[0])))

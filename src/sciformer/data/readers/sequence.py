@@ -30,7 +30,7 @@ def chunk_rng(*key: int) -> np.random.Generator:
 
 
 def shuffled_rounds(rng: np.random.Generator, kinds: Sequence[int], size: int) -> Array:
-    """Class numbers (size,) in rounds; each round has all classes once, in random order."""
+    """Class numbers (size,) in rounds: all classes once, in random order."""
     made: Array = rng.permuted(np.tile(np.array(kinds), (-(-size // len(kinds)), 1)), axis=1).ravel()[:size]
     return made
 

@@ -48,7 +48,7 @@ class Simulation(Data):
     """Random seed of the samples (default: 0)."""
 
     def check(self) -> None:
-        """Refuse keys that cannot be combined, before the simulation starts."""
+        """Refuse contradictory keys, before the simulation starts."""
 
     def describe(self) -> str:
         """Options as a string for the fingerprint; the sizes of the parts are left out."""
@@ -59,15 +59,15 @@ class Simulation(Data):
         return self.number
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Tables of samples, in pieces, to write to a file with this suffix."""
+        """Yield tables of samples for a file with this suffix."""
         raise NotImplementedError
 
     def file_reader(self) -> Data:
-        """Reader of files whose samples have the same columns as the simulation."""
+        """Reader of files with the same columns as the simulation."""
         return Arrays(kind="arrays")
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """For each class: output file, and a section that simulates only this class."""
+        """Output file of each class, and a section for this class alone."""
         raise NotImplementedError
 
     def read(self, files: Sequence[str | Path]) -> Source:
@@ -80,11 +80,11 @@ class Simulation(Data):
         return self.file_reader()
 
     def with_columns(self, columns: Mapping[str, str]) -> Any:
-        """Reader of files with renamed columns; the simulation itself if `columns` is empty."""
+        """Reader of files with renamed columns; without `columns` the simulation itself."""
         return self.file_reader().with_columns(columns) if columns else self
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """Simulate the parts; `write` allows the simulation to write pieces to the cache."""
+        """Simulate the parts; if `write`, also write pieces to the cache."""
         raise NotImplementedError
 
     def reopen(self, log: Any = None) -> Splits:
@@ -134,7 +134,7 @@ class SimulatedSequence(Simulation):
     rows_per_chunk: ClassVar[int] = 1024
     """Samples per chunk. Each chunk has its own random generator, so another value gives other samples."""
     known_classes: ClassVar[tuple[str, ...]] = ()
-    """All classes, from which the key `classes` selects; empty if samples have no class."""
+    """All classes that the key `classes` can select; empty for samples without classes."""
     rows_per_write: ClassVar[int] = 4096
     further_parts: ClassVar[tuple[str, ...]] = ()
     """Parts besides train, valid and test, each with its own sequence; `counts` has their sizes."""
@@ -157,7 +157,7 @@ class SimulatedSequence(Simulation):
     # To be defined by a simulation
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Simulate a chunk of samples whose class numbers are `label` (n,), if there are classes."""
+        """Simulate a chunk of samples with class numbers `label` (n,), if any."""
         raise NotImplementedError
 
     def chunk_rows(self) -> int:
@@ -190,7 +190,7 @@ class SimulatedSequence(Simulation):
         return False
 
     def select_columns(self, table: Table) -> Table:
-        """Drop columns of lists that the recipe does not use."""
+        """Drop columns of lists not used by the recipe."""
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"]} if self.state else {*table}
         return {name: one for name, one in table.items() if not isinstance(one, Lists) or name in names}
 
@@ -201,7 +201,7 @@ class SimulatedSequence(Simulation):
     # Derived
 
     def class_numbers(self) -> tuple[int, ...]:
-        """Indices of the classes that the recipe selects."""
+        """Indices of the selected classes."""
         known = self.class_names()
         return class_numbers(self.noun, getattr(self, "classes", ()), known) if known else ()
 
@@ -250,7 +250,7 @@ class SimulatedSequence(Simulation):
             yield self.make(min(self.rows_per_write, self.number - first), first)
 
     def files_by_class(self, folder: Path) -> dict[Path, Self]:
-        """For each class: output file, and a section that simulates its share of the samples."""
+        """Output file of each class, and a section for its share of the samples."""
         names = [self.class_names()[number] for number in self.class_numbers()]
         if self.number < len(names):
             message = f"number must be at least {len(names)}, one for each class, not {self.number}"

@@ -78,7 +78,7 @@ class Parts(TaggedFiles):
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:
-        """Key of each sample; samples with equal keys stay in the same part (default: no keys)."""
+        """Split key of each sample; equal keys stay in one part (default: no keys)."""
         return None
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
@@ -116,7 +116,7 @@ class Parts(TaggedFiles):
         return split.divide(rows_of(table), groups, strata)
 
     def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
-        """Notes on validation or test texts that are also in the training files."""
+        """Notes on validation or test texts also in the training files."""
         mine = self.group(train)
         if mine is None:
             return []

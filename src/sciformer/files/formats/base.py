@@ -65,7 +65,7 @@ class TableWriter:
         self.file.close()
 
     def stop(self) -> None:
-        """Close the handles of a file that an error has left incomplete."""
+        """Close the handles of an incomplete file, after an error."""
         self.close({})
 
     @classmethod
@@ -133,7 +133,7 @@ class Format:
     sniff: Callable[[bytes], bool] | None = None
 
     def recognises(self, begin: bytes) -> bool:
-        """Whether a file that begins with these bytes has the format."""
+        """Whether the first bytes of a file fit the format."""
         return begin.startswith(self.magic) or (self.sniff is not None and self.sniff(begin))
 
 
@@ -143,7 +143,7 @@ def all_formats() -> list[Format]:
 
 
 def format_of(path: Path) -> Format:
-    """Format in which to write a file, chosen by its suffix."""
+    """Output format of a file, chosen by the suffix."""
     known = {suffix: one for one in all_formats() for suffix in one.suffixes}
     if path.suffix not in known:
         message = f"the suffix of {path} is not one of {', '.join(known)}"
@@ -181,10 +181,10 @@ def as_text(column: Array) -> Array:
 
 
 class View(Protocol):
-    """View of a table file, such as a row for each object in lists instead of each event."""
+    """View of a table file with different rows, such as objects instead of events."""
 
     def view(self, file: TableFile) -> TableFile:
-        """Return the file in the form in which a reader should see it."""
+        """View of the file for a reader."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class TableFile:
         return [self]
 
     def add_column(self, name: str, kind: Kind, form: str) -> None:
-        """Register a column; a string column, except `layout.words`, is listed in `others`."""
+        """Register a column; list strings, except `layout.words`, in `others`."""
         self.kinds[name] = kind
         if kind.words and (kind.listed or name != self.layout.words):
             self.others[name] = form
@@ -289,14 +289,14 @@ class TableFile:
 
     @cached_property
     def _ends(self) -> dict[str, list[str]]:
-        """Full names of the columns that share the last part of their name."""
+        """Full names of columns, by the last part of the name."""
         ends: dict[str, list[str]] = {}
         for full in self.columns:
             ends.setdefault(full.rpartition(".")[2], []).append(full)
         return ends
 
     def find(self, name: str) -> str | None:
-        """Full name of a column, found by this name or by its last part if unique; None if unknown."""
+        """Full name of a column, from the name or a unique last part; None if unknown."""
         if name in self.columns:
             return name
         found = self._ends.get(name.rpartition("/")[2], [])
@@ -391,6 +391,6 @@ def _close(key: Key) -> None:
 
 
 def release(paths: Sequence[Path] = ()) -> None:
-    """Close files that this process keeps open (default: all)."""
+    """Close open files of this process (default: all)."""
     for key in [key for key in _OPENED if not paths or key[1] in paths]:
         _close(key)

@@ -147,7 +147,7 @@ def _cell(value: Any) -> str:
 
 
 def typed(cells: Sequence[str]) -> Array:
-    """Convert cells to integers if possible; else to floats (NaN for empty cells); else to strings."""
+    """Convert cells to integers, else floats (NaN if empty), else strings."""
     if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
     if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
@@ -288,7 +288,7 @@ def plain_cell(cell: str) -> str:
 
 
 def _flat_columns(table: Table) -> Iterator[tuple[str, Array]]:
-    """Convert a table to columns that have a single value in each row of the CSV file."""
+    """Yield the columns of a CSV file: one value per row."""
     lists = [column.lengths for column in table.values() if isinstance(column, Lists)]
     if any(not np.array_equal(lists[0], lengths) for lengths in lists[1:]):
         raise UserError("a CSV file cannot hold two columns of lists with different lengths", hint="Write .parquet.")

@@ -1,4 +1,7 @@
-"""Tables of other packages in memory: pandas, polars, pyarrow, astropy, awkward, tensors and lists."""
+"""Tables in memory, of packages such as pandas, polars, pyarrow and astropy.
+
+Arrays of awkward, tensors and lists of samples are also read.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,12 @@ class Contents:
 
 
 def is_frame(what: Any) -> bool:
-    """Whether an object is a table: a mapping of columns, a data frame or a table of a package."""
+    """Whether an object is a table: a mapping of columns, or a frame of a package."""
     return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
 
 
 def package_of(what: Any) -> str:
-    """Name of the top-level package that defines an object's class, such as `pandas`."""
+    """Name of the package of an object's class, such as `pandas`."""
     return type(what).__module__.partition(".")[0]
 
 
@@ -139,9 +142,9 @@ def _pandas_items(what: Any) -> dict[Any, Any]:
 
 
 def to_columns(name: str, values: Any) -> dict[str, Any]:
-    """Convert a column of any package to {name: column}; a nested column gives several columns.
+    """Convert a column of any package to {name: column}.
 
-    A column that cannot be read is described by a string.
+    A nested column gives several columns. In place of an unreadable column, there is a string with its type.
     """
     package = package_of(values)
     if isinstance(values, Lists):
@@ -184,7 +187,10 @@ def to_columns(name: str, values: Any) -> dict[str, Any]:
 
 
 def native(array: Array) -> Array | str:
-    """Convert bytes to strings, and numbers to native byte order; describe other types in words."""
+    """Convert bytes to strings, and numbers to native byte order.
+
+    An array of any further type is described in words.
+    """
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8", "replace")
     if array.dtype.kind == "U":
@@ -202,7 +208,7 @@ def _tensor(values: Any) -> Array | str:
 
 
 def _arrow(name: str, values: Any) -> dict[str, Any]:
-    """Columns of an arrow array; arrays that all have the same shape become an array (n, ...)."""
+    """Columns of an arrow array; arrays of equal shape become one array (n, ...)."""
     arrow = arrow_package()
     kind, shape = values.type, list[int]()
     while arrow.types.is_fixed_size_list(kind):
@@ -301,7 +307,7 @@ def _item(cell: Any, key: Any) -> Any:
 
 
 def _arrays(name: str, cells: Sequence[Any]) -> Any:
-    """Column of lists, or of arrays with two or more axes; a sentence if it cannot be read."""
+    """Column of lists, or of arrays with two or more axes; a sentence if unreadable."""
     rows: list[Array] = []
     for cell in cells:
         if _is_none(cell):
@@ -342,7 +348,7 @@ def _arrays(name: str, cells: Sequence[Any]) -> Any:
 
 
 class MemoryArrays(PaddedFile):
-    """Arrays (n, ...) and lists in memory, with the rules for padded arrays of an NPZ file."""
+    """Arrays (n, ...) and lists in memory, with the padding rules of NPZ files."""
 
     in_memory = True
 

@@ -220,7 +220,7 @@ SPARE_BYTES = 1 << 20  # bytes to keep free on the disk
 
 
 class HDF5Writer(TableWriter):
-    """HDF5 writer: a growing dataset for each column, and datasets NAME_lengths for lists."""
+    """HDF5 writer: a growing dataset per column, and NAME_lengths for lists."""
 
     tabular = False
 

@@ -59,7 +59,7 @@ def check_zip(path: Path) -> None:
 
 
 def check_member(path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse an array of an .npz file if its header claims more bytes than are stored."""
+    """Refuse an array of an .npz file with fewer stored bytes than in the header."""
     claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
     if claimed > member.file_size:
         stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"

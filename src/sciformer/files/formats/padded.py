@@ -59,7 +59,7 @@ class PaddedFile(TableFile):
         return max(counts, key=lambda rows: (counts[rows], rows), default=0)
 
     def _mask(self, name: str) -> str:
-        """Name of the array that is the mask, or the count, of an array; "" if there is none."""
+        """Name of the mask array or count array of an array; "" if there is none."""
         if self.layout.mask:
             return self.layout.mask
         before = name.rpartition(".")[0]
@@ -110,7 +110,7 @@ class PaddedFile(TableFile):
         return given
 
     def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
-        """Whether the second axis of an array holds lists that are padded to equal length."""
+        """Whether the second axis of an array holds padded lists."""
         if name == mask:
             return False
         if mask == ZEROS or (not mask and len(shape) == 3):
@@ -253,7 +253,7 @@ LENGTHS = "_lengths"
 
 
 def flat_arrays(table: Table) -> dict[str, Array]:
-    """Convert columns to plain arrays: lists become their flat values and NAME_lengths."""
+    """Convert columns to plain arrays: lists become flat values and NAME_lengths."""
     made: dict[str, Array] = {}
     for name, column in table.items():
         made[name] = as_text(column.values if isinstance(column, Lists) else column)

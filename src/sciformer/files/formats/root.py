@@ -119,7 +119,7 @@ class RootFile(TableFile):
             raise self.error(message, hint="The file may be incomplete: download or write it again.") from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
-        """Read numbers directly from the baskets, which is faster than to join the arrays of uproot."""
+        """Read numbers directly from the baskets, faster than through uproot."""
         meaning, offsets = branch.interpretation, branch.entry_offsets
         listed = type(meaning).__name__ == "AsJagged"
         inner = meaning.content if listed else meaning
@@ -204,7 +204,7 @@ class RootWriter(TableWriter):
         self.tree = self.file.mktree(TREE_NAME, self.types)
 
     def _counted_together(self, table: Table) -> dict[str, list[str]]:
-        """Names of the columns of lists that share a counter, by the prefix of their names."""
+        """Names of columns of lists with a common counter, by name prefix."""
         lengths = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
         found: dict[str, list[str]] = {}
         for name in lengths:
@@ -217,7 +217,7 @@ class RootWriter(TableWriter):
         }
 
     def _rows(self, table: Table) -> dict[str, Any]:
-        """Values of each branch, by name; lists that share a counter become records."""
+        """Values of each branch, by name; lists with a common counter become records."""
         rows = {branch: self._column(name, table[name]) for name, branch in self.branches.items()}
         for before, names in self.groups.items():
             fields = {self.branches[name].removeprefix(f"{before}_"): rows.pop(self.branches[name]) for name in names}

@@ -180,7 +180,7 @@ def to_float64(weights: Any) -> Matrix:
 
 
 def to_matrix(weights: Any, dimensions: int, what: str, shape: str, hint: str = "") -> Matrix:
-    """Convert weights to double precision; refuse empty arrays and other numbers of dimensions."""
+    """Convert weights to doubles; refuse empty arrays and wrong dimensions."""
     array = to_float64(weights)
     if array.ndim != dimensions or array.size == 0:
         wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
@@ -199,7 +199,7 @@ def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labe
 
 
 def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> tuple[float, float]:
-    """Lowest and highest value of the colour map for all panels; ignores non-finite values."""
+    """Range of the colour map for all panels, from finite values."""
     values = np.concatenate([panel[np.isfinite(panel)] for panel in panels])
     low = values.min(initial=0.0) if low is None else low
     high = values.max(initial=low) if high is None else high
@@ -207,7 +207,7 @@ def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> t
 
 
 def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 1, wide: int = 1) -> Figure:
-    """Empty figure with room for `lines` rows of `wide` equal panels and their labels."""
+    """Empty figure for `lines` rows of `wide` equal panels with labels."""
     cell = CELL_INCHES if lines * wide * math.prod(shape) <= MAX_WRITTEN_CELLS else 0.8 * CELL_INCHES
     cell = min(cell, MAX_PANEL_INCHES / max(shape), MAX_PAGE_INCHES / (wide * shape[1]))
     left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
-    """Plot some denoised series against the position; for patches, against the index."""
+    """Plot denoised series against the position; for patches, against the index."""
     dataset, objective = data.dataset(part), data.objective
     ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)

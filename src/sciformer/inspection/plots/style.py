@@ -107,7 +107,7 @@ def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
 
 
 def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of points without a finite neighbour, which a line would not show."""
+    """Mask of points without a finite neighbour, invisible in a line plot."""
     padded = np.concatenate([[False], there, [False]])
     return there & ~padded[:-2] & ~padded[2:]
 
@@ -129,7 +129,7 @@ def ignore_missing_glyphs() -> Iterator[None]:
 
 
 def axis_label(what: str, unit: str = "") -> str:
-    """Label of an axis: its quantity, and the unit if known."""
+    """Label of an axis: quantity, and unit if known."""
     return f"{what} in {unit}" if unit else what
 
 

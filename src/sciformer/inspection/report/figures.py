@@ -83,14 +83,14 @@ def _by_stream(
 
 
 def _longest(run: Run, batch: Batch) -> int:
-    """Largest number of tokens of a sequence of the trunk."""
+    """Largest number of tokens in an input sequence of the trunk."""
     if run.recipe.model.joins_streams:
         return sum(int(stream.lengths.max(initial=0)) for stream in batch.streams.values())
     return batch.widest()
 
 
 def _share_figures(run: Run, data: Assembly, part: str, numbers: dict[str, Any]) -> Iterator[Picture]:
-    """Figure of the attention that each stream gets, if one trunk reads the tokens of several streams."""
+    """Figure of the attention to each stream, for one trunk of several streams."""
     if not run.recipe.model.joins_streams or len(data.tokens) == 1:
         return
     dataset = data.dataset(part)
@@ -216,7 +216,7 @@ def attention_section(page: Page, found: ReportData) -> None:
 
 
 def reasons_section(page: Page, found: ReportData) -> None:
-    """Write the section on attribution, for models that predict classes or values."""
+    """Write the section on attribution, for models of classes or values."""
     if found.data is None or not has_single_answer(found.run.step, found.data):
         return
     page.section("Attribution")
@@ -229,7 +229,7 @@ def reasons_section(page: Page, found: ReportData) -> None:
 
 
 def _some_sources(data: Assembly, part: str, count: int) -> Sequence[str | Table]:
-    """Some samples to align: short lines of text, or tables with one row."""
+    """Samples for alignment: short lines of text, or tables with one row."""
     from ...generation.translate import columns_of, source_tokens
 
     source = data.dataset(part).source

@@ -172,7 +172,7 @@ class Page:
 
     @contextmanager
     def details(self, summary: str) -> Iterator[None]:
-        """Context manager: fold all contents added inside it under a summary line."""
+        """Context manager: fold all added contents under a summary line."""
         self._parts.append(f"<details>\n<summary>{_escape_html(summary)}</summary>")
         self._folds += 1
         try:
@@ -229,7 +229,7 @@ def _escape_html(text: str) -> str:
 
 
 def _is_numeric(cell: str) -> bool:
-    """Whether a cell is a number, is empty, or says that a number is not known."""
+    """Whether a cell is a number, empty, or a mark of a missing number."""
     return cell == TOO_FEW or NUMBER_PATTERN.fullmatch(cell) is not None
 
 

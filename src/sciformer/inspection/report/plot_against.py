@@ -73,7 +73,10 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
 
 
 def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
-    """Write the section with its figure; or with `trouble`, the reason why there is no figure."""
+    """Write the section with its figure, or with the reason for its absence.
+
+    trouble   reason why there is no figure
+    """
     page.section("Predictions", note=f"Against {found.objective.plot_against}, parts: {', '.join(found.evaluated)}")
     if along is None:
         page.text(trouble)

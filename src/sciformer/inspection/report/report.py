@@ -48,7 +48,7 @@ MAX_EVALUATED_TRAIN_SAMPLES = 1024  # samples to evaluate in train, if it is the
 
 
 class ReportData:
-    """Data, model and scores of a run, as its report needs them."""
+    """Data, model and scores of a run, for the report."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.objective = run, run.recipe.objective  # from the recipe; with data, the fitted objective
@@ -74,7 +74,7 @@ class ReportData:
         self._evaluate_parts(self.data, max(64, run.recipe.train.micro_batch or run.recipe.train.batch))
 
     def _evaluate_parts(self, data: Assembly, size: int) -> None:
-        """Evaluate every part except train, or train if there is no other part."""
+        """Evaluate all parts except train; if train is the only part, evaluate train."""
         about = self.numbers["parts"] = {}
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
             dataset, most = (

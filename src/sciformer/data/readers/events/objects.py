@@ -37,7 +37,8 @@ class Objects(BaseModel):
     """Prefix of the columns of members, for example PFCands_ (default: the prefix of `index`). Each of these columns
     has one list per sample."""
     at: str = ""
-    """Column, beside `index`, with the place of each member in the lists of `members` (default: the same place)."""
+    """Column with the position of each member in the lists of `members`, as long as `index` (default: the position in
+    `index`)."""
 
     def view(self, file: TableFile) -> TableFile:
         """View of the file with a row for each object instead of each event."""
@@ -119,7 +120,7 @@ class ObjectFile(TableFile):
         return made
 
     def _owners(self, table: Table, first: int, start: int, stop: int) -> tuple[Array, Array, Array]:
-        """Members of the objects start .. stop - 1 in order, the event of each member, and list lengths."""
+        """Members of the objects start .. stop - 1, their events, and list lengths."""
         column = table[self.objects.index]
         assert isinstance(column, Lists)
         number, events = self._integers("index", column), np.repeat(np.arange(len(column)), column.lengths)

@@ -46,8 +46,8 @@ TRUE_CLASSES = "true classes"  # temporary column (n, classes)
 class EventFiles(FileSet):
     """Events in files: numbers and lists of numbers, read in pieces.
 
-    Only the columns in use are read. List entries that are not finite in a column are left out, and so are samples
-    without entries; both are counted. Formulas follow `sciformer.data.readers.formula`: hypot(px, py),
+    Only the columns in use are read. List entries with a non-finite value in any column are left out, and so are
+    samples without entries; both are counted in notes. Formulas follow `sciformer.data.readers.formula`: hypot(px, py),
     sum(energy) > 500, x[:, 0].
     """
 
@@ -114,9 +114,9 @@ class EventFiles(FileSet):
         return {*self.observers, *(name for text in texts if text for name in Formula(text).names)}
 
     def with_columns(self, columns: Mapping[str, str]) -> Self:
-        """Copy of the section for files with renamed columns, whose formulas are dropped.
+        """Copy of the section for files with renamed columns.
 
-        It has no `classes` if the column `label` is renamed.
+        Formulas of renamed columns are dropped, and `classes` if the column `label` is renamed.
         """
         new = {name: formula for name, formula in self.new.items() if name not in columns}
         return (
@@ -173,7 +173,7 @@ class EventFiles(FileSet):
         return np.max(lists, 0) == 0 if lists and self.empty == "drop" else None
 
     def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
-        """Refuse a part in which all files, or all samples of a class, are left out."""
+        """Refuse a part without samples of one of the classes."""
         if LABEL not in self.state.get("truth", ()):
             return
         found = [words for scan in scans if isinstance(words := scan.columns.get(LABEL), Words)]
@@ -337,7 +337,7 @@ class Plan(FilePlan):
         return table
 
     def _needed_columns(self, file: TableFile, tag: str, scanning: bool) -> tuple[dict[str, str], list[str]]:
-        """Required columns {name: purpose, for error messages}, and names of optional columns."""
+        """Required columns {name: purpose}, and names of optional columns."""
         needed = dict.fromkeys([*file.columns, *self.new], "") if self.names is None else dict(self.names)
         optional = list(self.wishes)
         truth: dict[str, str] = {}
@@ -406,7 +406,7 @@ class Plan(FilePlan):
             first = int(wrong.argmax())
             true = " and ".join(name for name, flag in zip(self.classes, flags[:, first]) if flag) or "no class"
             message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not {true}"
-            share = f"{int(wrong.sum()):,} of {len(rows):,} samples there are affected"
+            share = f"{int(wrong.sum()):,} of {len(rows):,} samples in this range of rows are wrong"
             hint = f"{share}; exclude them with data.select."
             raise UserError(message, hint=hint, key="data.classes", file=path)
 
@@ -414,7 +414,7 @@ class Plan(FilePlan):
         if words.dtype.kind == "U" and not (words != "").all():
             first, count = rows[words == ""][0], int((words == "").sum())
             message = f"entry {first} of {path} has no class in `{self.label}`"
-            hint = f"{count:,} of {len(words):,} samples there are affected."
+            hint = f"{count:,} of {len(words):,} samples in this range of rows have no class."
             raise UserError(message, hint=hint, key="data.label", file=path)
 
     def _weigh(self, table: dict[str, Column], path: Path) -> None:
@@ -441,7 +441,10 @@ def _single(column: Column, key: str | None, path: Path, what: str = "") -> Arra
 
 
 def lengths_of(table: Mapping[str, Column], rows: Array) -> dict[str, Array]:
-    """Lengths of the lists in the selected rows, by column; columns that share `lengths` still share it."""
+    """Lengths of the lists in the selected rows, by column.
+
+    Columns with a common array `lengths` keep a common array.
+    """
     known: dict[int, Array] = {}
     return {
         name: known.setdefault(id(column.lengths), column.lengths[rows].astype(np.int32))

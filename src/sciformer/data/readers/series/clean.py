@@ -145,7 +145,7 @@ def _merge_points(
 
 
 def _mean(points: dict[str, Array], new: Array) -> dict[str, Array]:
-    """Mean of each group of points, weighted by 1 / error² if some have an error."""
+    """Mean of each group of points, weighted by 1 / error² if errors are known."""
     group = np.cumsum(new) - 1
     many = int(group[-1]) + 1
     weight = np.zeros(len(group))
@@ -173,7 +173,10 @@ def numbers(values: Array, kind: Any) -> Array:
 
 
 def truths(values: Any) -> Array:
-    """Convert flags to booleans: nonzero numbers and words such as `<`, `true`, `yes` become True."""
+    """Convert flags to booleans.
+
+    Nonzero numbers and the words `<`, `true`, `yes` and similar become True.
+    """
     values = np.asarray(values)
     if values.dtype.kind in "biuf":
         return np.nan_to_num(values) != 0
@@ -190,7 +193,7 @@ def _listed(codes: tuple[float, ...]) -> str:
 
 
 def describe_cleaning(found: Counts, objects: int, kept: int, rules: Rules, whose: str = "") -> list[str]:
-    """Notes on the points and objects that were left out, sorted or merged."""
+    """Notes on points and objects left out, sorted or merged."""
     points = found["points"]
     merged = {"mean": "their mean is taken", "first": "the first is taken", "keep": "kept"}[rules.same_time]
     errors = "left out" if rules.bad_errors == "drop" else "kept, the error unknown (NaN)"

@@ -86,7 +86,7 @@ class Objects:
         self.label = found[0] if found and given.label != NONE else ""
 
     def get(self, name: str, ids: Array) -> Array:
-        """Values of a column for the objects with these ids; NaN or "" if the table lacks an object."""
+        """Values of a column for objects by id; NaN or "" for an unknown object."""
         column, place = self.columns[name], np.array([self.rows.get(one, -1) for one in ids.tolist()], np.int64)
         lacking = place < 0
         if not lacking.any():
@@ -273,7 +273,10 @@ class CurveFile:
         return np.array([str(given).strip()])
 
     def _bands(self, band: Column, time: Column, start: int) -> Column:
-        """Band of each point, from lists, from strings of letters, or from a name for each object."""
+        """Band of each point, from any form of a band column.
+
+        Forms: a list per object, a string with one letter per point, or one name per object.
+        """
         assert isinstance(time, Lists)
         if isinstance(band, Lists):
             return Lists(words(band.values), band.lengths)
@@ -289,7 +292,7 @@ class CurveFile:
         return Lists(np.frombuffer("".join(names.tolist()).encode("utf-32-le"), "<U1"), time.lengths)
 
     def _has_letter_bands(self) -> bool:
-        """Whether bands are strings with a letter per observation, judged by the first rows."""
+        """Whether bands are strings with one letter per point, from the first rows."""
         if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))

@@ -132,7 +132,7 @@ def _columns_of_arrays(
 
 
 def _per_point(entry: Any, count: int) -> Any:
-    """Value for each point, from a string with a letter per point or from a single value."""
+    """Value of each point, from a string with one letter each or a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)

@@ -63,7 +63,7 @@ class Names:
     quality: str = ""
 
     def used(self) -> dict[str, str]:
-        """Roles that have a column, and the name of this column."""
+        """Roles with a column: {role: column name}."""
         return {role: name for role, name in vars(self).items() if name}
 
 
@@ -73,7 +73,7 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns that match a name: exactly, else ignoring case, else by inner name."""
+    """Columns for a name: equal, else equal in lower case, else equal inner name."""
     known = list(names)
     if name in known:
         return [name]
@@ -87,7 +87,7 @@ def column_error(path: Path | str, message: str, hint: str = "", key: str | None
 
 
 def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str | None = None) -> str:
-    """Find the only column that matches a name; no column or several are an error."""
+    """Find the column of a name; no column, or several columns, are an error."""
     known = list(names)
     found = find(name, known)
     if len(found) == 1:
@@ -147,7 +147,7 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
 
 
 def error_of(value: str, names: Iterable[str]) -> str:
-    """Name of the column with the errors of the column `value`; empty if there is none."""
+    """Column name of the errors of the column `value`; "" if there is none."""
     known = {plain(name): name for name in names}
     own = plain(value)
     ends = [f"{own}{end}" for end in ("err", "error", "sigma", "unc", "uncertainty", "std", "errs")]
@@ -157,7 +157,7 @@ def error_of(value: str, names: Iterable[str]) -> str:
 
 
 def hits(usual: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Columns whose name is in `usual`; names earlier in `usual` come first."""
+    """Columns with a name in `usual`, in the order of `usual`."""
     known = list(names)
     return next((found for one in usual if (found := [name for name in known if plain(name) == one])), [])
 
@@ -167,7 +167,7 @@ def _prefix(name: str) -> str:
 
 
 def _time(names: Sequence[str], kinds: Mapping[str, Kind], nest: str, path: Path | str) -> str:
-    """Name of the time column; columns of lists are preferred to columns of single numbers."""
+    """Name of the time column, preferably a column of lists."""
     inside = [name for name in names if not nest or _prefix(name) == nest]
     found = hits(TIME, [name for name in inside if kinds[name].listed]) or hits(TIME, inside)
     if len(found) == 1:
@@ -193,7 +193,7 @@ def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], p
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """Column of the values; columns with errors are preferred, then fluxes."""
+    """Name of the value column: with errors before without, flux before magnitude."""
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:

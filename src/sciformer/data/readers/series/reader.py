@@ -189,7 +189,7 @@ class Plan(FilePlan):
     wishes   optional columns
     divide   columns for the split
     objects  separate table of objects
-    truth    columns that every object must have; objects without them are left out
+    truth    columns required for every object; an object without a value is left out
     limits   whether to return the column `limit`, also for files without it
     marks    whether curves with too few points are kept and counted
     optional roles whose column, named by the recipe, may be missing
@@ -264,7 +264,7 @@ class Plan(FilePlan):
         return clean(raw, self.rules, file.path, counts)
 
     def _further_columns(self, file: CurveFile, tag: str) -> dict[str, str]:
-        """Names of further columns to return, with their names in the file ("" if in `objects`)."""
+        """Further columns: {name: name in the file, or "" if in `objects`}."""
         kinds, roles = file.kinds, {*file.names.used(), *file.header_roles, "id"}
         outside = self.objects.columns if self.objects is not None else {}
         if tag or (self.objects is not None and self.objects.label):
@@ -302,7 +302,10 @@ class Plan(FilePlan):
 
 
 def _object_ids(scans: Sequence[Scan]) -> Array:
-    """Ids of all objects; for a file per object with its class, so that RRAB/1.csv and EC/1.csv differ."""
+    """Ids of all objects.
+
+    The id of a file with a single object includes the class: RRAB/1.csv and EC/1.csv differ.
+    """
     ids = known_columns(scans, "id", "objects")
     tags = np.repeat([scan.tag if scan.file.single else "" for scan in scans], [len(scan.kept) for scan in scans])
     return np.char.add(np.char.add(tags, "/"), ids) if (tags != "").any() else ids
@@ -313,7 +316,7 @@ def _key(why: str) -> str | None:
 
 
 def _is_missing(column: Column) -> Array:
-    """Mask of missing entries: empty strings, and numbers that are not finite."""
+    """Mask of missing entries: empty strings and non-finite numbers."""
     if isinstance(column, Lists) or column.dtype.kind in "biu":
         return np.zeros(len(column), bool)
     return ~np.isfinite(column) if column.dtype.kind == "f" else np.asarray(column == "")
