@@ -71,6 +71,15 @@ def test_buckets_are_alike_and_the_longest_are_not_left_out():
     assert np.std(first) > 150  # an epoch does not begin with the short ones
 
 
+def test_the_widest_batch_has_the_longest_sample_of_the_first_epoch():
+    lengths = np.random.default_rng(3).permutation(500)
+    order = BatchSampler(500, 16, lengths=lengths, window=5)
+    seen = [int(lengths[ids].max()) for ids in epoch_of(order, 0)]
+    assert seen[order.widest()] == max(seen)
+    assert order.widest() != 0  # the first batch is not the widest here
+    assert BatchSampler(500, 16).widest() == 0
+
+
 def test_equal_lengths_are_no_buckets():
     plain, equal = BatchSampler(50, 7), BatchSampler(50, 7, lengths=np.full(50, 3))
     np.testing.assert_array_equal(plain(2, 3), equal(2, 3))

@@ -68,11 +68,11 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """First step, used as the step with the widest batch.
-
-        If `lengths` are given, a later batch can be wider.
-        """
-        return 0
+        """Step of the first epoch with the longest sample; 0 if the sampler has no lengths."""
+        if self.lengths is None:
+            return 0
+        windows = [self._window(0, number) for number in range(-(-self.batches // self.window))]
+        return int(np.argmax(np.concatenate([self.lengths[ids].max(1) for ids in windows])))
 
     def at(self, step: int) -> tuple[int, int]:
         """Epoch and step within the epoch, from the number of the step in the training."""
