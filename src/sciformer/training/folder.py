@@ -479,14 +479,14 @@ def _open_without_links(path: str, flags: int) -> int:
 
 
 @contextmanager
-def _as_user_error(failed: str, path: Path) -> Iterator[None]:
+def _as_user_error(message: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _folder_error(failed, path, error) from error
+        raise _folder_error(message, path, error) from error
 
 
-def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
+def _folder_error(message: str, path: Path, error: OSError) -> UserError:
     advice = {
         errno.EEXIST: "A file has this name: choose another folder with --run.",
         errno.ENOTDIR: "A part of the path is a file: choose another folder with --run.",
@@ -498,4 +498,4 @@ def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
     }
     why = f"{error.strerror or error} ({error.filename or path})"
     hint = advice.get(error.errno or 0, "Choose another folder with --run.")
-    return UserError(f"{failed}: {why}", hint=hint, file=path)
+    return UserError(f"{message}: {why}", hint=hint, file=path)
