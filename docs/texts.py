@@ -61,9 +61,9 @@ def keys(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 def message_makers(tree: ast.Module) -> Iterator[str]:
     """Names of the functions that make an error from an argument called `message`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name.endswith("error"):
-            if any(argument.arg == "message" for argument in node.args.args):
-                yield node.name
+        arguments = [one.arg for one in node.args.args] if isinstance(node, ast.FunctionDef) else []
+        if "message" in arguments and node.name.endswith("error"):
+            yield node.name
 
 
 def errors(tree: ast.Module, makers: Container[str]) -> Iterator[tuple[int, str, str]]:
@@ -98,9 +98,8 @@ def errors(tree: ast.Module, makers: Container[str]) -> Iterator[tuple[int, str,
 
 def is_message(function: str, makers: Container[str]) -> bool:
     """Whether a call of this function has the message of an error as an argument."""
-    return function in makers or (
-        function[:1].isupper() and function.endswith("Error") and function != "AssertionError"
-    )
+    is_class = function[:1].isupper() and function.endswith("Error")
+    return function in makers or (is_class and function != "AssertionError")
 
 
 def shown(node: ast.expr, known: Mapping[str, str]) -> str:
