@@ -91,8 +91,7 @@ def import_model(
     changes    changes of the recipe, such as {"model.heads": 8}
     log        function called with each note about the import
     classes    names of the classes, in the order of the outputs of the model (default: the names in the model, or the
-    names
-               in data.classes)
+               names in data.classes)
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     if run.exists() and (not run.is_dir() or any(run.iterdir())):

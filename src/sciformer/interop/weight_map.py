@@ -30,8 +30,7 @@ class WeightMap:
     rows         number of rows of each weight in `theirs`; optional for a single weight
     transposed   whether the other library stores matrices as (inputs, outputs)
     rope_halves  number of heads to reorder in each weight of `theirs` (0: none). Rotary positions of Hugging Face
-    rotate
-                 the pairs (x_i, x_i+E/2); rotary positions of Sciformer rotate the neighbours (x_2i, x_2i+1)
+                 rotate the pairs (x_i, x_i+E/2); rotary positions of Sciformer rotate the neighbours (x_2i, x_2i+1)
     rope_share   rotated fraction of each head
     zeros        whether the weight of Sciformer may be missing; the other weights are then zeros
     """

@@ -113,8 +113,7 @@ def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -
     """Correction factor for the distances of quantiles from the median.
 
     After the correction, a `share` of the targets lies between the quantile with index `place` (below the median) and
-    the
-    symmetric quantile above the median. Shapes: quantiles (n, levels), targets (n,).
+    the symmetric quantile above the median. Shapes: quantiles (n, levels), targets (n,).
     """
     levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
     demand_numbers("the calibration of the quantiles", levels)

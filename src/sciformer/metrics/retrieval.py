@@ -21,8 +21,7 @@ def ranks(queries: ArrayLike, keys: ArrayLike) -> Floats:
     """Rank (n,) of the key of each query among all keys, by cosine similarity.
 
     Keys of equal similarity are ranked in the order of the rows. If all vectors are equal, the ranks are therefore 1 to
-    n,
-    with the scores of a random order. If a vector is not finite, all ranks are nan.
+    n, with the scores of a random order. If a vector is not finite, all ranks are nan.
     """
     first, second = floats("queries", queries), floats("keys", keys)
     if first.ndim != 2 or first.shape != second.shape:

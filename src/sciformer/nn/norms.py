@@ -40,8 +40,7 @@ class BatchNorm(nn.Module):
     running_var: Tensor
     over_ranks: bool = False
     """Whether each batch is divided over the ranks of the default process group (default: no). If so, all ranks must
-    call the norm.
-    """
+    call the norm."""
 
     def __init__(self, dim: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
         super().__init__()

@@ -129,7 +129,7 @@ class PoolingOptions(Options):
     """Whether the pooling has weights (default: no). An objective without pooling would not train these weights."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
-        """Build the pooling of tokens of width `dim`, for a trunk with the options `trunk`."""
+        """Build the pooling of tokens of width `dim`; `trunk`: options of the trunk."""
         raise NotImplementedError
 
 

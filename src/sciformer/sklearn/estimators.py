@@ -91,8 +91,8 @@ class TransformerRegressor(RegressorMixin, Transformer):
 class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transformer):
     """Embedder: a transformer from samples to vectors, trained without labels.
 
-    The default recipes hide a part of each sample and predict it from the rest. Other recipes work too, also the
-    folder of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
+    The default recipes hide a part of each sample and predict it from the rest. Other recipes work too, also the folder
+    of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
 
     run_   the trained `Run`
     """

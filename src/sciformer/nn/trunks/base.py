@@ -68,8 +68,7 @@ class PaddedTrunk(Trunk):
 
     run: Callable[..., Tensor]
     """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). The last arguments are the keyword
-    arguments `more` of `forward`.
-    """
+    arguments `more` of `forward`."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

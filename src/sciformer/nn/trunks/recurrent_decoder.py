@@ -177,12 +177,10 @@ class RecurrentDecoderOptions(RecurrentOptions):
     the decoder depends on the source."""
     gate: bool = False
     """Gate of the context (default: false; arXiv 1502.03044): multiply the attended source by a number in [0, 1],
-    computed from the state of the decoder at each step.
-    """
+    computed from the state of the decoder at each step."""
     deep_output: bool = False
-    """Deep output (default: false; arXiv 1502.03044): the sum of the embedded last token, a linear map of the state
-    and a linear map of the context, without tanh.
-    """
+    """Deep output (default: false; arXiv 1502.03044): the sum of the embedded last token, a linear map of the state and
+    a linear map of the context, without tanh."""
     longest: int = Field(default=512, ge=1)
     """Maximum number of source tokens for `score: location` (default: 512)."""
 

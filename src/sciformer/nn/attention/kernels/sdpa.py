@@ -47,8 +47,7 @@ def opened(mask: Tensor | None) -> Mask:
     """Mask for fused kernels; on CUDA also the mask of queries without visible keys.
 
     Some CUDA kernels return NaN for a query without visible keys. Here all keys become visible to this query, and
-    `masked`
-    then sets its output to zero.
+    `masked` then sets its output to zero.
     """
     if mask is None or not mask.is_cuda:
         return mask, None
