@@ -70,8 +70,8 @@ def errors(tree: ast.Module, makers: Container[str]) -> Iterator[tuple[int, str,
     """Message and hint of every error; placeholders are shown as {expressions}.
 
     A message is the first text in a call of an error class or of a function in `makers`. A variable is replaced by the
-    text that the function has assigned to it; by several texts, if it was not used between the assignments. Assertions
-    are left out, because no user is meant to read them.
+    text that the function has assigned to it; by several texts, if it was not used between the assignments. Left out
+    are assertions, which no user is meant to read, and OSError: its text is a reason in the message of another error.
     """
     known: dict[str, str] = {}
     for node in sorted((node for node in ast.walk(tree) if hasattr(node, "lineno")), key=lambda node: node.lineno):
@@ -99,7 +99,7 @@ def errors(tree: ast.Module, makers: Container[str]) -> Iterator[tuple[int, str,
 def is_message(function: str, makers: Container[str]) -> bool:
     """Whether a call of this function has the message of an error as an argument."""
     is_class = function[:1].isupper() and function.endswith("Error")
-    return function in makers or (is_class and function != "AssertionError")
+    return function in makers or (is_class and function not in ("AssertionError", "OSError"))
 
 
 def shown(node: ast.expr, known: Mapping[str, str]) -> str:
