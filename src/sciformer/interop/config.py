@@ -29,7 +29,7 @@ HARMLESS_KEYS = """
 
 
 class Config:
-    """Values of a config.json; `done` refuses keys that nothing has read.
+    """Values of a config.json; `done` refuses unread keys.
 
     where    name of the configuration in errors
     file     path of the file, if any

@@ -113,7 +113,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe with values that the format cannot store.
+    """Refuse a recipe with values outside `needs`.
 
     what    name of the format, for the error
     needs   recipe key -> allowed value, several allowed values, or a function of the recipe

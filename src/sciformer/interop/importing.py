@@ -59,7 +59,7 @@ class Imported:
 
 
 def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Changes) -> Recipe:
-    """Recipe of an imported model; keys whose value is None are left out."""
+    """Recipe of an imported model; keys with the value None are left out."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
     return Recipe.from_dict(given, changes, where="in changes of the imported recipe")

@@ -95,7 +95,7 @@ class Objective(Section):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns of the table that training and evaluation need, besides the tokens."""
+        """Columns of the table for training and evaluation, besides the tokens."""
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     stream: str = ""
@@ -129,7 +129,7 @@ class Objective(Section):
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """Names of the sample columns that the loss needs."""
+        """Names of the sample columns for the loss."""
         return (ANSWER,)
 
     def fit(self, train: Dataset) -> None:

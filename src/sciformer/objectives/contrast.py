@@ -109,7 +109,7 @@ class Contrast(Objective):
         return (names[0], names[1]) if len(names) == 2 else (names[0], VIEW + names[0])
 
     def fit(self, train: Dataset) -> None:
-        """Check the streams, and that two views of a sample differ."""
+        """Check the streams; two views of a sample must differ."""
         first, second = self.compared(train.tokens)
         self.asked_stream(train.tokens)
         if not second.startswith(VIEW):

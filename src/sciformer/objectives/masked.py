@@ -80,7 +80,7 @@ class Masked(Objective):
         return names if self.every_stream else (asked,)
 
     def _draw_whole_streams(self, batch: Batch, names: Sequence[str], rng: SampleRandom) -> dict[str, Array]:
-        """Mask (B,) of the samples in which a stream is hidden completely, by stream."""
+        """Masks (B,) by stream: True for samples with the stream hidden completely."""
         if not self.hide_stream:
             return {}
         if len(batch.streams) == 1:

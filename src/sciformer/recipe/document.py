@@ -30,7 +30,7 @@ class RecipeError(UserError):
     errors      the errors, each with message, hint, key, file and line
     problems    the same errors as texts
 
-    Key, file, line and hint are those of the first error.
+    Key, file, line and hint are taken from the first error.
     """
 
     def __init__(self, problems: Iterable[UserError]) -> None:
@@ -222,7 +222,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
 
 
 def _find_code_keys(document: Document) -> list[UserError]:
-    """Errors for keys with code to import, which are forbidden in a recipe."""
+    """Errors for keys with code to import. These keys are forbidden in a recipe."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

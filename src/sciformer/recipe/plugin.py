@@ -193,7 +193,7 @@ def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse a plugin that registers nothing, or a name of another plugin."""
+    """Refuse a plugin without registered names, or with a name of another plugin."""
     new = [
         (section, name)
         for section, classes in registry.REGISTERED.items()

@@ -88,7 +88,7 @@ class Recipe:
         return replace(made, tables=self.tables)
 
     def with_tables(self, data: Any, valid: Any = None, test: Any = None, parts: str = "") -> Recipe:
-        """Return a recipe whose data are tables in memory instead of files.
+        """Return a recipe with tables in memory in place of data files.
 
         data    training samples: a data frame, a mapping of names to columns, an array or a list
         valid   validation samples (default: a share of `data`, by `data.split`)

@@ -1,4 +1,4 @@
-"""Renamed recipe keys and values, for errors that give the new name."""
+"""Renamed recipe keys and values, with their new names for errors."""
 
 from __future__ import annotations
 

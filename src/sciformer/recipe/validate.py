@@ -27,7 +27,7 @@ Classes = dict[Keys, type[BaseModel]]
 
 
 class UnknownKeyError(UserError):
-    """Error for a recipe key that does not exist."""
+    """Error for an unknown recipe key."""
 
 
 class About(BaseModel):
@@ -88,7 +88,7 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
 
 
 def without_replaced_keys(source: Document) -> Document:
-    """Remove the options of a trunk, position, ... that a later document replaces.
+    """Remove the options of a trunk, position, ... replaced by a later document.
 
     If `trunk: lstm` is merged over a base with a transformer, the `heads` of the base are removed. Keys from the same
     or a later document stay; the validation refuses them if they are unknown.
@@ -225,7 +225,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """Names whose options have this key, for each choice (`kind`, `trunk`, ...)."""
+    """Names with this key among their options, for each choice (`kind`, `trunk`, ...)."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

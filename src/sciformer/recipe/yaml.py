@@ -126,7 +126,7 @@ class Loader(*_BASES):  # type: ignore[misc]
 
 
 class _Dumper(yaml.SafeDumper):
-    """One-line YAML writer; quotes texts that YAML 1.1 or 1.2 would misread."""
+    """One-line YAML writer, with quotes where YAML 1.1 or 1.2 would misread a text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

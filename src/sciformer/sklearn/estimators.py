@@ -130,6 +130,6 @@ def _check_lengths(samples: Any, y: Any) -> None:
 
 
 def _distinct_names(classes: Any) -> list[str]:
-    """Class names as strings; all of them get a number if two strings are equal."""
+    """Class names as strings; if two strings are equal, every string gets a number."""
     names = [str(one) for one in classes.tolist()]
     return names if len(set(names)) == len(names) else [f"{i} {name}" for i, name in enumerate(names)]

@@ -81,7 +81,7 @@ class Pairwise(Ability):
 
 
 class Readout(nn.Module):
-    """Output layer that predicts tokens from hidden vectors, and its loss."""
+    """Output layer from hidden vectors to tokens, with its loss."""
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """Negative log-likelihood (n,) of tokens, given hidden vectors (n, D)."""
@@ -125,7 +125,7 @@ class Maskable(Ability):
         """Make the readout from hidden vectors to the columns of `hides`."""
 
     def maskable(self, stream: Stream) -> Array | None:
-        """Mask (T,) of the tokens that may be hidden; None (default) means all tokens."""
+        """Mask (T,) of the tokens available for hiding; None (default) means all tokens."""
         return None
 
     @property
@@ -410,7 +410,7 @@ class Editable(Ability):
 
 
 class Textual(Windowed):
-    """Tokens of text, with a vocabulary that encodes and decodes text."""
+    """Tokens of text, with a vocabulary for encoding and decoding."""
 
     meaning: ClassVar[str] = "are encoded from text and decoded to text"
 
@@ -433,7 +433,7 @@ class Textual(Windowed):
         """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
 
     def special_id(self, role: str) -> int:
-        """Id of the special token of a role; error if there is no such token."""
+        """Id of the special token of a role; error if the role has no token."""
         found = self.specials
         if role not in found:
             there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"

@@ -75,7 +75,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, the only rank that prints and writes files."""
+        """Whether this is rank 0, which alone prints and writes files."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:

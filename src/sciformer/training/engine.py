@@ -264,7 +264,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Part that selects the best model, and its number of samples (None: all)."""
+        """Part for the selection of the best model, and number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:

@@ -209,7 +209,7 @@ class Folder:
                 return
 
     def _check_own(self) -> None:
-        """Refuse a folder with files of another origin that a training would replace."""
+        """Refuse a folder with files of another origin, if a training would replace them."""
         there = sorted(path for name in RUN_FILES for path in self.path.glob(name))
         if there and not self.is_run:
             name = there[0].relative_to(self.path)
@@ -345,7 +345,7 @@ class Folder:
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
     def _check_place(self) -> None:
-        """Refuse to write into a locked folder that is gone, as after a lost network disk."""
+        """Refuse to write into a missing locked folder, as after a lost network disk."""
         if not self.signature:
             return
         with suppress(OSError):

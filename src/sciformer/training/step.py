@@ -293,7 +293,7 @@ def why_one_pass(step: Step) -> str:
 
 
 def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Refuse micro-batches or shards that objective or model cannot use.
+    """Refuse micro-batches or shards without support in objective or model.
 
     reason   reason from `why_one_pass`; empty if a batch may be divided
     """

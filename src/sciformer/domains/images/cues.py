@@ -37,7 +37,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Share of the first cue: first / (first + second); nan without such predictions."""
+        """Share of the first cue: first / (first + second); nan if both are 0."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property

@@ -136,7 +136,7 @@ def _guess_captions(
     count: int,
     given: Given,
 ) -> Page:
-    """Guess a recipe that generates a caption for each image."""
+    """Guess a recipe for generating a caption of each image."""
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
     shapes = np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets])

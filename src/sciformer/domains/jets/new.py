@@ -629,7 +629,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def _flags(table: Table) -> dict[str, Array]:
-    """Columns of jets that have only the values 0 and 1, by name."""
+    """Columns of jets with only the values 0 and 1, by name."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     return {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
 

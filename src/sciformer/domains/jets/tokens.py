@@ -145,7 +145,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Fit centres and scales of features that are null: median and 68 % interval."""
+        """Fit null centres and scales of features: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -311,7 +311,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return self.change(stream, token, "vector", turned)
 
     def refresh(self, stream: Stream) -> Stream:
-        """Recompute the jet as the sum of its particles, and sort them by falling pT."""
+        """Recompute the jet as the sum of its particles; sort the particles by falling pT."""
         return self._hardest_first(stream.with_columns(**self._about_jet(stream.columns["vector"], stream)))
 
     # Export

@@ -165,7 +165,7 @@ def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:
 
 
 def separate_object_table(names: list[str], given: Given) -> tuple[list[str], str]:
-    """Separate the files of light curves from a table of objects, which has no times."""
+    """Separate the files of light curves from a table of objects without times."""
     if objects := given.get("data.objects"):
         return [name for name in names if name != objects], str(objects)
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):

@@ -299,7 +299,7 @@ def _ground_states(
 
 
 def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Random 32-bit integers; drawing them as 64-bit integers takes half the time."""
+    """Random 32-bit integers, drawn as 64-bit integers in half the time."""
     count = math.prod(shape)
     return rng.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
@@ -334,7 +334,7 @@ def check_temperatures(temperatures: ArrayLike) -> Floats:
 
 
 def check_coupling(coupling: float) -> None:
-    """Refuse a coupling that is 0 or not finite."""
+    """Refuse a coupling of 0, NaN or infinity."""
     if not math.isfinite(coupling) or coupling == 0:
         raise UserError(
             f"data.coupling must be finite and not 0, but is {coupling!r}",

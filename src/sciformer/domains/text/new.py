@@ -358,7 +358,7 @@ def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tupl
 
 
 def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
-    """Guess a recipe for an encoder that tags words."""
+    """Guess a recipe for tagging words with an encoder."""
     suffix = bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"

@@ -172,7 +172,7 @@ def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
 def places_between(run: Run, stream: str) -> bool:
     """Whether the model accepts real-valued positions between the trained positions.
 
-    In samples of another size than in training, tokens have such positions: 0, 0.5, 1, ...
+    In samples of another size than in training, tokens have the positions 0, 0.5, 1, ... for example.
     """
     table = exported_tokens(run)[stream].example()
     if table is None or len(run.assembly.tokens) > 1:

@@ -57,7 +57,7 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error for `what`, a feature that cannot be combined with the option `compress`."""
+    """Error for a feature `what` that excludes the option `compress`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 

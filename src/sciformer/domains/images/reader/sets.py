@@ -107,7 +107,7 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """Make an image set that uses all given images."""
+        """Make an image set of all given images."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 

@@ -75,7 +75,7 @@ REASONS = {
 
 
 class ImportedData(NamedTuple):
-    """Path of the written recipe, and notes on options that were not translated."""
+    """Path of the written recipe, and notes on options without a translation."""
 
     path: Path
     notes: list[str]

@@ -177,12 +177,15 @@ def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
 
 
 def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
-    """Number of parts with names such as `blocks.0`, `blocks.1`, from their prefix."""
+    """Number of numbered parts of a model, such as `blocks.0`, `blocks.1`, ...
+
+    prefix   names of the weights up to the number: `blocks.`
+    """
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
 
 def class_names(number: int) -> list[str]:
-    """Names of the classes: those of JetClass for ten classes, otherwise numbers."""
+    """Names of the classes: the ten names of JetClass, or else numbers."""
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
@@ -297,7 +300,7 @@ def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Impor
 
 
 def check_features(assembly: Assembly, width: int, path: Path) -> None:
-    """Refuse tokens with a number of features that does not fit the weights."""
+    """Refuse tokens with another number of features than the weights."""
     (tokens,) = assembly.tokens.values()
     assert isinstance(tokens, Particles)
     if (count := len(tokens.feature_list)) != width:

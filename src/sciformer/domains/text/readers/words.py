@@ -93,7 +93,7 @@ class WordRule:
         return cls(apart, attached, kept, rule._whole_words(counts), rule.letters)
 
     def _whole_words(self, counts: Counter[str]) -> frozenset[str]:
-        """Find the most frequent words that the rule splits wrongly.
+        """Find the most frequent words among the words split wrongly by the rule.
 
         A word such as `end.` is left out if `end` is more frequent, because `end.` is then a mistake in the files.
         """
@@ -185,7 +185,7 @@ def _count_signs(word: str, count: int, places: Mapping[str, Counter[str]]) -> N
 
 
 def _count_clitics(counts: Counter[str], clitics: Iterable[str]) -> Counter[str]:
-    """Count the words that end or begin with each clitic."""
+    """Count the words with each clitic at their beginning or end."""
     known, found = {*clitics}, Counter[str]()
     for word, count in counts.items():
         lowered = word.lower()
