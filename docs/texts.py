@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "sciformer"
@@ -23,11 +23,13 @@ DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def texts(kind: str) -> list[tuple[str, str]]:
     """Place and text of every docstring, key description or error."""
-    find = {"docstrings": docstrings, "keys": keys, "errors": errors}[kind]
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    makers = {maker for tree in trees.values() for maker in message_makers(tree)}
+    find = {"docstrings": docstrings, "keys": keys, "errors": lambda tree: errors(tree, makers)}[kind]
     return [
         (f"{path.relative_to(SOURCE)}:{line} {name}".rstrip(), text)
-        for path in sorted(SOURCE.rglob("*.py"))
-        for line, name, text in find(ast.parse(path.read_text("utf-8")))
+        for path, tree in trees.items()
+        for line, name, text in find(tree)
     ]
 
 
@@ -56,11 +58,20 @@ def keys(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
                 )
 
 
-def errors(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+def message_makers(tree: ast.Module) -> Iterator[str]:
+    """Names of the functions that make an error from an argument called `message`."""
+    for node in ast.walk(tree):
+        arguments = [one.arg for one in node.args.args] if isinstance(node, ast.FunctionDef) else []
+        if "message" in arguments and node.name.endswith("error"):
+            yield node.name
+
+
+def errors(tree: ast.Module, makers: Container[str]) -> Iterator[tuple[int, str, str]]:
     """Message and hint of every error; placeholders are shown as {expressions}.
 
-    A message is the first text in a call of UserError or of a function named `...error`. A variable is replaced by the
-    text that the function has assigned to it; by several texts, if it was not used between the assignments.
+    A message is the first text in a call of an error class or of a function in `makers`. A variable is replaced by the
+    text that the function has assigned to it; by several texts, if it was not used between the assignments. Left out
+    are assertions, which no user is meant to read, and OSError: its text is a reason in the message of another error.
     """
     known: dict[str, str] = {}
     for node in sorted((node for node in ast.walk(tree) if hasattr(node, "lineno")), key=lambda node: node.lineno):
@@ -74,7 +85,7 @@ def errors(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
             for name, one in pairs:
                 key, text = ast.unparse(name), shown(one, known)
                 known[key] = " | ".join(filter(None, (known.get(key), text)))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].lower().endswith("error"):
+        elif isinstance(node, ast.Call) and is_message(ast.unparse(node.func).rpartition(".")[2], makers):
             message, *others = [text for one in node.args if (text := shown(one, known))] or [""]
             hints = [shown(one.value, known) for one in node.keywords if one.arg == "hint"]
             hint = next(iter([*hints, *(text for text in others if " " in text)]), "")
@@ -83,6 +94,12 @@ def errors(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
                     known.pop(used.id, "")
             if len(message.split()) > 2:
                 yield node.lineno, "", message + (f"\n    hint: {hint}" if hint else "")
+
+
+def is_message(function: str, makers: Container[str]) -> bool:
+    """Whether a call of this function has the message of an error as an argument."""
+    is_class = function[:1].isupper() and function.endswith("Error")
+    return function in makers or (is_class and function not in ("AssertionError", "OSError"))
 
 
 def shown(node: ast.expr, known: Mapping[str, str]) -> str:

@@ -29,7 +29,7 @@ HARMLESS_KEYS = """
 
 
 class Config:
-    """Keys of a config.json; `done` refuses unread keys.
+    """Values of a config.json; `done` refuses unread keys.
 
     where    name of the configuration in errors
     file     path of the file, if any
@@ -43,7 +43,7 @@ class Config:
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
-        """Value of a key, checked to have one of the types `kinds` (default: int).
+        """Value of a key, checked to have a type in `kinds` (default: int).
 
         A key with the value null counts as absent. An absent key without `default` is an error.
         """
@@ -67,7 +67,7 @@ class Config:
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
-        """Refuse a value of `key` that is not in `allowed`; an absent key and null are accepted."""
+        """Refuse a value of `key` outside `allowed`; an absent key and null are accepted."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
@@ -75,13 +75,13 @@ class Config:
             raise self.error(f"`{key}` in {self.where} must be {fits}, but is {format_value(value)}")
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
-        """Translate the value of a key to its name in recipes, by the table `names`."""
+        """Translate the value of a key to a name in recipes, by the table `names`."""
         value = self.get(key, default, str)
         self.only(key, *names)
         return names[value]
 
     def done(self) -> None:
-        """Refuse keys that were not read, unless their value is null, false or empty."""
+        """Refuse unread keys, unless the value is null, false or empty."""
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:

@@ -1,4 +1,4 @@
-"""Export of runs: in a format of their domain, or as ONNX graphs."""
+"""Export of runs, in a format of their domain or as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Make a test for `Exporter.accepts`: a single stream of tokens of this class."""
+    """Make a function for `Exporter.accepts`: true for one stream of these tokens."""
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 
@@ -122,7 +122,7 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse to replace a file, a non-empty folder, or files not from an export."""
+    """Refuse a file, a non-empty folder, or files not from an export as the target."""
     if not out.exists():
         return
     if not out.is_dir():

@@ -53,7 +53,7 @@ class Written:
 
 @dataclass(frozen=True)
 class SizeKeys:
-    """Names and defaults of size keys in config.json; None if a family lacks the key."""
+    """Names and defaults of the size keys in a config.json; None for a missing key."""
 
     dim: str = "hidden_size"
     depth: str = "num_hidden_layers"
@@ -103,7 +103,7 @@ class SizeKeys:
 
 
 def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | None = None) -> None:
-    """Remove weights with names that match a pattern, and add a note about them."""
+    """Remove weights by a pattern of their names, and add a note about the removal."""
     names = sorted(name for name in tensors if re.match(pattern, name))
     for name in names:
         del tensors[name]
@@ -113,9 +113,12 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe with other values than `needs`.
+    """Refuse a recipe with values outside `needs`.
 
-    Needs for keys that the recipe does not have are ignored.
+    what    name of the format, for the error
+    needs   recipe key -> allowed value, several allowed values, or a function of the recipe
+
+    Keys that the recipe does not have are ignored.
     """
     for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")

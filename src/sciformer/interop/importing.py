@@ -59,7 +59,7 @@ class Imported:
 
 
 def imported_recipe(name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Changes) -> Recipe:
-    """Recipe of an imported model; keys whose value is None are left out."""
+    """Recipe of an imported model; keys with the value None are left out."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
     return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
@@ -90,8 +90,8 @@ def import_model(
 
     changes    changes of the recipe, such as {"model.heads": 8}
     log        function called with each note about the import
-    classes    names of the classes, in the order of the outputs of the model (default: its own names, or those of
-               data.classes)
+    classes    names of the classes, in the order of the outputs of the model (default: the names in the model, or the
+               names in data.classes)
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
@@ -117,9 +117,9 @@ def import_model(
 
 
 def name_classes(made: Imported, classes: Sequence[str]) -> None:
-    """Name the classes of an imported model; the rows of its head are sorted like them.
+    """Rename the classes of an imported model, and sort the head by the new names.
 
-    Without `classes`, classes that are numbers get the names of `data.classes`.
+    classes  new names in the order of the outputs; if empty, numbered classes get the names of `data.classes`
     """
     key, outputs = "--classes", list(made.outputs)
     if not classes and all(name.isdecimal() for name in outputs):
@@ -127,7 +127,7 @@ def name_classes(made: Imported, classes: Sequence[str]) -> None:
     if not classes:
         return
     if not outputs:
-        raise UserError("the model has no classes to name", key=key)
+        raise UserError("the model has no classes, so they cannot be named", key=key)
     if len(classes) != len(outputs) or len(set(classes)) != len(outputs):
         needed = f"{len(outputs)} different names, one for each output of the model"
         message = f"{key} must have {needed}, not {', '.join(classes)}"
@@ -138,7 +138,7 @@ def name_classes(made: Imported, classes: Sequence[str]) -> None:
 
 
 def _unknown_weights(source: Path) -> UserError:
-    """Error for a file of weights that no importer recognises."""
+    """Error for a file of weights of an unsupported model."""
     names = list_names(sorted(read_weights(source))) or "none"
     hint = "`sciformer import --help` lists the supported models."
     message = f"the weights of {source} do not belong to a supported model; their names are {names}"
@@ -146,14 +146,15 @@ def _unknown_weights(source: Path) -> UserError:
 
 
 def _missing(source: Path) -> UserError:
-    """Error for a missing source, with a hint if it is the name of a model on a hub."""
+    """Error for a missing source, with a download hint for names of models on a hub."""
     name = re.sub(r"https?:/+(www\.)?huggingface\.co/", "", str(source)).removesuffix("/tree/main")
     if not HUB_NAME.fullmatch(name):
         return UserError(f"{source} does not exist", hint=FOLDER_HINT, file=source)
     folder = name.rpartition("/")[2]
     command = f"hf download {name} --local-dir {folder}"
     hint = f"Download the model into a folder first: {command}, then sciformer import {folder}"
-    return UserError(f"there is no folder {name} here, and the Hugging Face hub is not read", hint=hint, file=source)
+    message = f"there is no folder {name}, and models are not downloaded from the Hugging Face hub"
+    return UserError(message, hint=hint, file=source)
 
 
 def refuse_type(config: Config) -> NoReturn:

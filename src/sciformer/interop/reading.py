@@ -1,4 +1,4 @@
-"""Model folders of other libraries: configuration, weights and pooling."""
+"""Reading of model folders of other libraries: configuration, weights and pooling."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _read_shards(index: Path, read: Any) -> dict[str, Tensor]:
             raise UserError(f"{index} may only name files in its own folder, but names {name!r}", file=index)
         file = index.parent / name
         if not file.is_file():
-            message = f"{index.parent} has no file {name}, which its index names"
+            message = f"{index.parent} has no file {name}, but {index.name} lists it"
             raise UserError(message, hint="Download the model again.", file=file)
         found |= read(file)
     if lost := sorted(places.keys() - found.keys()):
@@ -71,12 +71,12 @@ def _read_shards(index: Path, read: Any) -> dict[str, Tensor]:
 
 
 def is_weights_file(path: Path) -> bool:
-    """Whether the suffix of a file is that of weights."""
+    """Whether a file has a suffix of weights (.safetensors, .bin, ...)."""
     return path.suffix in WEIGHT_SUFFIXES and not path.is_dir()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights in a file; its suffix tells the format."""
+    """Read the weights in a file; the suffix selects the format."""
     if not path.is_file():
         found = "is a folder, not a file of weights" if path.exists() else "does not exist"
         raise UserError(f"{path} {found}", file=path)
@@ -110,7 +110,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
 
 
 def read_pooling(folder: Path, notes: list[str]) -> str:
-    """Value of `model.pool` that matches a sentence-transformers folder, or ""."""
+    """Value of `model.pool` for a sentence-transformers folder, or ""."""
     path = folder / "modules.json"
     if not path.is_file():
         return ""

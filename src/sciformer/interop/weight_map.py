@@ -21,16 +21,16 @@ BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var
 
 @dataclass(frozen=True)
 class WeightMap:
-    """Map of a weight of Sciformer to one or more weights of another library.
+    """Map between a weight of Sciformer and several weights of another library.
 
-    The weight of Sciformer is the concatenation of the other weights along the first axis.
+    The weight of Sciformer is the concatenation of one or more weights of the other library along the first axis.
 
     ours         name of the weight in Sciformer
     theirs       names of the weights in the other library
     rows         number of rows of each weight in `theirs`; optional for a single weight
-    transposed   whether matrices of the other library are stored as (inputs, outputs)
-    rope_halves  number of heads to reorder in each weight of `theirs`, 0 for none: rotary positions of Hugging Face
-                 rotate the pairs (x_i, x_i+E/2), rotary positions of Sciformer the neighbours (x_2i, x_2i+1)
+    transposed   whether the other library stores matrices as (inputs, outputs)
+    rope_halves  number of heads to reorder in each weight of `theirs` (0: none). Rotary positions of Hugging Face
+                 rotate the pairs (x_i, x_i+E/2); rotary positions of Sciformer rotate the neighbours (x_2i, x_2i+1)
     rope_share   rotated fraction of each head
     zeros        whether the weight of Sciformer may be missing; the other weights are then zeros
     """
@@ -44,7 +44,7 @@ class WeightMap:
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
-        """Convert weights of the other library, and remove them from `theirs`."""
+        """Remove the weights of the other library from `theirs`, and convert them."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
@@ -57,7 +57,7 @@ class WeightMap:
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert the weight `ours` of Sciformer to weights of the other library, by name."""
+        """Convert the weight `ours` to weights of the other library, by name."""
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
@@ -162,7 +162,7 @@ def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) 
 def rope_pairs_from_halves(weight: Tensor, heads: int, share: float = 1.0) -> Tensor:
     """Reorder rows (head, half, pair) of queries or keys to (head, pair, half).
 
-    share   rotated fraction of the rows of a head, from the first row on; the other rows stay in place
+    share   rotated fraction of the rows of a head, starting with the first row; the other rows stay in place
     """
     rotated, rest = _rotated_rows(weight, heads, share)
     return _join_rows(rotated.unflatten(1, (2, -1)).transpose(1, 2), rest)

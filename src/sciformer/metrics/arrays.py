@@ -22,7 +22,7 @@ MAX_ROUNDING_ERROR = 0.02  # largest |sum - 1| of a row of probabilities, for ha
 
 
 def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """Convert to a float array, and check that it is not empty and has this `shape`."""
+    """Convert to a float array, checked to be non-empty and to have this `shape`."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise UserError(f"`{name}` must be numbers, not an array of {array.dtype}")
@@ -34,7 +34,7 @@ def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -
 
 
 def finite_floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """Convert data (not model outputs) to a float array, and check that it is finite."""
+    """Convert data (not model outputs) to a float array, checked to be finite."""
     array = floats(name, values, shape)
     if wrong := int((~np.isfinite(array)).sum()):
         raise UserError(f"{wrong} of {array.size} numbers in `{name}` are not finite", hint="Remove them first.")
@@ -84,7 +84,7 @@ def numbers(*outputs: Floats) -> bool:
 def demand_numbers(what: str, output: Floats) -> None:
     """Refuse non-finite model outputs if a result cannot be nan.
 
-    what   the result, for the error: `the ROC curve`
+    what   name of the result in the error, such as "the ROC curve"
     """
     if not numbers(output):
         wrong = int((~np.isfinite(output)).sum())

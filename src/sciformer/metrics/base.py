@@ -35,7 +35,7 @@ class Metric:
 
 
 def metric(better: Better, needs: tuple[str, ...], help: str, class_samples: int = 0) -> Callable[[Function], Function]:
-    """Decorator of a function of arrays, so that it can be registered as a metric.
+    """Decorator for a function of arrays, to register it as a metric.
 
     better  whether a higher or a lower value is better; `neither`: this metric selects no model
     needs   outputs of an objective; the arguments of the function have the same names

@@ -22,7 +22,7 @@ TOO_FEW_NOTE = f"{TOO_FEW}: the score needs {MIN_CLASS_SAMPLES} samples or more 
 
 
 def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int = 0) -> dict[str, tuple[float, float]]:
-    """Central 95 % bootstrap interval of each metric, from draws of the samples.
+    """Central 95 % bootstrap interval of each metric, by resampling the samples.
 
     A metric is left out if its inputs are not one row of numbers per sample (e.g. texts), or if there are too few
     samples (in total, or in the classes: `too_few_samples`).
@@ -43,9 +43,9 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of the metrics that lack samples in their classes.
+    """Names of the metrics with too few samples of the classes.
 
-    Such a metric needs `class_samples` samples in at least two classes.
+    The minimum is `class_samples` samples in at least two classes.
     """
     if "label" not in outputs:
         return []

@@ -16,7 +16,7 @@ MAX_TEMPERATURE = 50.0  # the search goes from 1 / MAX_TEMPERATURE to MAX_TEMPER
 
 
 class Reliability(NamedTuple):
-    """Reliability curve in bins of confidence (edge, next edge]; nan in empty bins."""
+    """Reliability curve in bins of confidence (edge, next edge]; nan in an empty bin."""
 
     edges: Floats  # (bins + 1,)
     confidence: Floats  # (bins,) mean probability of the predicted class
@@ -112,8 +112,8 @@ def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
 def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
     """Correction factor for the distances of quantiles from the median.
 
-    After the correction, a `share` of the targets lies between quantile number `place` (below the median) and the
-    symmetric quantile above the median. Shapes: quantiles (n, levels), targets (n,).
+    After the correction, a `share` of the targets lies between the quantile with index `place` (below the median) and
+    the symmetric quantile above the median. Shapes: quantiles (n, levels), targets (n,).
     """
     levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
     demand_numbers("the calibration of the quantiles", levels)

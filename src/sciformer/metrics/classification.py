@@ -32,7 +32,7 @@ class Roc(NamedTuple):
 
 @metric("higher", CLASSES, "share of samples with the correct class")
 def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """Fraction of samples whose predicted class is correct: Σ w [argmax p = label] / Σ w."""
+    """Weighted fraction of correct predictions: Σ w [argmax p = label] / Σ w."""
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
     return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN
@@ -112,7 +112,7 @@ def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
 
 
 class ClassScores(NamedTuple):
-    """Scores of each class (C,); nan where a class is never predicted or never true."""
+    """Scores of each class (C,); nan for classes never predicted or never true."""
 
     precision: Floats  # TP / (TP + FP)
     recall: Floats  # TP / (TP + FN)
@@ -121,7 +121,7 @@ class ClassScores(NamedTuple):
 
 
 def class_scores(probabilities: ArrayLike, label: ArrayLike) -> ClassScores | None:
-    """Precision, recall, F1 and number of samples per class; None for non-finite probabilities."""
+    """Precision, recall, F1 and sample count per class; None for non-finite inputs."""
     p, truth = classes(probabilities, label)
     if not numbers(p):
         return None
@@ -144,7 +144,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _win_rates(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """Probabilities (C,) that a sample of class c scores above a sample of each class."""
+    """Probabilities (C,) for a sample of class c to outscore a sample of each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

@@ -1,4 +1,4 @@
-"""Position where an output crosses a level, e.g. 50 % of a phase classifier."""
+"""Crossing of a level by a model output, e.g. 50 % of a phase classifier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LOST_SHARE = 0.1  # largest share of bootstrap draws without a crossing; abo
 
 
 class Crossing(NamedTuple):
-    """Position of a crossing and its standard error; both nan if there is no crossing."""
+    """Position of a crossing and its standard error; both nan without a crossing."""
 
     value: float
     error: float
@@ -23,7 +23,7 @@ class Crossing(NamedTuple):
 def crossing(
     x: ArrayLike, p: ArrayLike, level: float = 0.5, *, group: ArrayLike | None = None, draws: int = 200, seed: int = 0
 ) -> Crossing:
-    """Position x* where the mean output equals the level: ⟨p⟩(x*) = level.
+    """Crossing x* of a level by the mean output p: ⟨p⟩(x*) = level.
 
     x      (n,) column of the samples
     p      (n,) output of the model
@@ -59,7 +59,7 @@ def crossing(
     rounding = 1e-12 * max(abs(level), float(np.abs(output).max()))
 
     def crossing_of(times: Floats) -> float:
-        """Position of the crossing if sample i counts `times[i]` times."""
+        """Position of the crossing, if sample i counts `times[i]` times."""
         sums = (np.bincount(index, weights=w, minlength=len(places)) for w in (times, times * excess))
         count, total = (one.astype(np.float64) for one in sums)
         total[np.abs(total) <= rounding * count] = 0.0
@@ -77,7 +77,7 @@ def crossing(
 
 
 def _cross(places: Floats, total: Floats, count: Floats) -> float:
-    """Zero crossing of `total / count` along ascending `places`, or nan.
+    """Position in `places` where `total / count` crosses zero; nan without a crossing.
 
     If there are several crossings, the result is the crossing that separates the samples best (see `crossing`).
     """

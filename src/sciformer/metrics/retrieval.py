@@ -18,10 +18,10 @@ MAX_SIMILARITIES = 1 << 22  # largest number of similarities in memory
 
 
 def ranks(queries: ArrayLike, keys: ArrayLike) -> Floats:
-    """Rank (n,) of the key of each query among all keys, by cosine; ties in order of the rows.
+    """Rank (n,) of the key of each query among all keys, by cosine similarity.
 
-    So equal vectors of all samples give the ranks 1 to n: the scores of chance. If a vector is not finite, all ranks
-    are nan.
+    Keys of equal similarity are ranked in the order of the rows. If all vectors are equal, the ranks are therefore 1 to
+    n, with the scores of a random order. If a vector is not finite, all ranks are nan.
     """
     first, second = floats("queries", queries), floats("keys", keys)
     if first.ndim != 2 or first.shape != second.shape:
@@ -64,7 +64,7 @@ def recall_5(rank: ArrayLike) -> float:
 
 @metric("lower", ("rank",), "mean rank of the second vector among the neighbours of the first")
 def mean_rank(rank: ArrayLike) -> float:
-    """Mean rank; 1 is the best, (n + 1) / 2 is chance."""
+    """Mean rank: 1 is the best, (n + 1) / 2 is a random order."""
     return float(floats("rank", rank).mean())
 
 
@@ -88,6 +88,6 @@ def reverse_mean_rank(reverse_rank: ArrayLike) -> float:
 
 @metric("higher", ("matched",), "share of pairs found within their batch, both ways")
 def pair_accuracy(matched: ArrayLike) -> float:
-    """Share of pairs with the largest similarity of their batch, mean of both directions."""
+    """Share of pairs with the largest similarity in their batch, over both directions."""
     values = floats("matched", matched)
     return float(values.mean()) if numbers(values) else NAN

@@ -60,7 +60,7 @@ def _sums(name: str, values: ArrayLike, count: ArrayLike) -> tuple[Floats, Float
 
 
 class Span(NamedTuple):
-    """Entity: its first word, the index after its last word, and its type."""
+    """Entity: index of the first word, index after the last word, and type."""
 
     start: int
     stop: int
@@ -92,7 +92,7 @@ class Found(NamedTuple):
 
 
 def marks_entity(tag: str) -> bool:
-    """Whether a tag is `O`, or a position and the type of an entity."""
+    """Whether a tag is valid: `O`, or a position and the type of an entity."""
     return tag == OUTSIDE or (tag[:1] in POSITIONS and tag[1:2] == "-")
 
 
@@ -103,7 +103,7 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """Entities that the tags of a sample mark, in order."""
+    """Entities marked by the tags of a sample, in order."""
     found: list[Span] = []
     start, before, old = 0, OUTSIDE, ""
     for place, tag in enumerate([*tags, OUTSIDE]):
@@ -136,7 +136,7 @@ def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
 
 @metric("higher", ("tags", "truth"), "F1 of entities, counted by exact match of words and type")
 def entity_f1(tags: Sequences, truth: Sequences) -> float:
-    """F1 over all entities, 2 right / (predicted + true); right means an exact match."""
+    """F1 over all entities: 2 right / (predicted + true), with exact matches as right."""
     return _all(tags, truth).f1
 
 
@@ -180,14 +180,14 @@ def chrf(translation: Sequence[str], reference: Sequence[str]) -> float:
 
 @metric("higher", ("translation", "reference"), "share of texts equal to the reference")
 def exact_match(translation: Sequence[str], reference: Sequence[str]) -> float:
-    """Share of texts equal to their reference; the width of white space does not count."""
+    """Share of texts equal to the reference, ignoring the width of white space."""
     _check_pairs(translation, reference)
     same = [str(text).split() == str(right).split() for text, right in zip(translation, reference)]
     return float(np.mean(same))
 
 
 def signature(tokenize: str = "13a") -> str:
-    """Signature of sacreBLEU, which states its version and options."""
+    """Signature of sacreBLEU: version and options."""
     metric = _bleu(tokenize)
     metric.corpus_score(["a"], [["a"]])
     return str(metric.get_signature())

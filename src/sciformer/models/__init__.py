@@ -1,1 +1,1 @@
-"""Models made of `nn` parts: encoder, decoder, encoder-decoder, masked autoencoder."""
+"""Models built from `nn`: encoder, decoder, encoder-decoder, masked autoencoder."""

@@ -20,7 +20,7 @@ __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single
 
 
 class TrunkChoice(TrunkOptions):
-    """Model keys that every trunk has; the keys of the chosen trunk are added."""
+    """Model keys of every trunk; the keys of the chosen trunk are added."""
 
     choices: ClassVar[Mapping[str, str]] = {"trunk": "trunk"}
 
@@ -35,14 +35,14 @@ class StreamOptions(TrunkChoice):
 
     @model_serializer
     def given(self) -> dict[str, Any]:
-        """Keys that the recipe sets for this stream; other keys come from the model."""
+        """Keys set in the recipe for this stream; other keys come from the model."""
         return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
 
 class Model(TrunkChoice, Section):
     """Section `model:` of a recipe, with the keys of its trunk.
 
-    A section with the name of a stream (`model.source`) overrides keys of the model for this stream.
+    Keys in a section with the name of a stream (`model.source`) replace the keys of the model for this stream.
     """
 
     section = "model"
@@ -51,7 +51,7 @@ class Model(TrunkChoice, Section):
     stream_options: ClassVar[type[StreamOptions]] = StreamOptions
     """Class of the sections of the streams."""
     joins_streams: ClassVar[bool] = False
-    """Whether one trunk reads the tokens of all streams, so that predictions need no choice of a stream."""
+    """Whether one trunk reads the tokens of all streams (default: no). Predictions then need no choice of a stream."""
 
     readout_layer: bool = False
     """Add a linear layer, an activation and a norm before the token readout, as in BERT (default: false)."""
@@ -60,7 +60,7 @@ class Model(TrunkChoice, Section):
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
-        """Subclass with the keys of the trunk and of the trunks of the streams."""
+        """Subclass with the keys of the selected trunk, also for each stream."""
         plain: type[Any] = cls.plain or cls
         made = super().with_choices(values)
         streams = {key: own for key, own in values.items() if isinstance(own, Mapping) and key not in made.model_fields}
@@ -71,7 +71,7 @@ class Model(TrunkChoice, Section):
         return _with_streams(made, tuple(fields.items()))
 
     def for_stream(self, stream: str) -> Self:
-        """Model section for one stream: keys of the stream override keys of the model."""
+        """Model section of one stream, with the stream's own keys in place of the model's."""
         if stream not in self.streams:
             return self
         plain: type[Any] = type(self).plain or type(self)
@@ -86,7 +86,11 @@ class Model(TrunkChoice, Section):
         raise NotImplementedError
 
     def make_trunk(self, tokens: Tokens, causal: bool = False, leading: int = 0) -> nn.Module:
-        """Build the trunk for tokens, with `leading` extra tokens before them."""
+        """Build the trunk.
+
+        causal    whether a token may see only earlier tokens
+        leading   number of extra tokens before the tokens of a sample
+        """
         if causal and not self.can_be_causal:
             found = f"`model.trunk: {self.trunk}` cannot be causal"
             message = f"`model.kind: {self.kind}` needs a causal trunk, but {found}"
@@ -94,7 +98,7 @@ class Model(TrunkChoice, Section):
         return self.build_trunk(self.token_form(tokens, leading), causal)
 
     def token_form(self, tokens: Tokens, leading: int = 0) -> TokenForm:
-        """Width of the tokens and axes of their positions, to build the trunk."""
+        """Width and positions of the tokens, as needed to build the trunk."""
         width = tokens.width(self.dim)
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
@@ -106,7 +110,10 @@ class Model(TrunkChoice, Section):
 
 @cache
 def _with_streams(cls: type[Model], streams: tuple[tuple[str, type[StreamOptions]], ...]) -> type[Any]:
-    """Make a model class with its own keys for each of these streams."""
+    """Make a subclass with one section of keys per stream.
+
+    streams   name and options class of each stream
+    """
     fields: dict[str, Any] = {name: (one, Field(description=f"Keys of the stream {name}.")) for name, one in streams}
     made: type[Model] = create_model(cls.__name__, __base__=cls, **fields)
     made.streams = tuple(fields)

@@ -1,4 +1,4 @@
-"""Contrastive captioner: an encoder, and a text decoder in two halves for contrast and caption (CoCa)."""
+"""Contrastive captioner (CoCa): an encoder, and a text decoder in two halves."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ from .encoder_decoder import SOURCE, TARGET, check_source_and_target
 
 
 class ContrastiveCaptioner(Model):
-    """`kind: contrastive_captioner`: contrast and caption of a source, often an image (CoCa, arXiv 2205.01917)."""
+    """`kind: contrastive_captioner`: contrast and caption (CoCa, arXiv 2205.01917).
+
+    The source is often an image, and the target is its caption.
+    """
 
     multimodal_depth: int | None = Field(default=None, ge=1, le=1000)
-    """Number of decoder blocks with attention to the source (default: the depth of the decoder without it)."""
+    """Number of decoder blocks with attention to the source (default: the number of decoder blocks without this
+    attention)."""
     caption_queries: int = Field(default=256, ge=1, le=1 << 16)
     """Number of queries of the attention pooling of the source for the caption (default: 256)."""
 
@@ -43,14 +47,14 @@ class ContrastiveCaptioner(Model):
 
 
 class ClassTokenAtEnd(nn.Module):
-    """Class token after each sequence, the only token of a causal trunk that sees all others."""
+    """Class token at the end of each sequence, where a causal trunk sees all tokens."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def append(self, x: Tensor, valid: Tensor | None, at: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Append the class token to padded tokens (B, N, D), mask and coordinates; its own coordinate is 0."""
+        """Append the class token, at coordinate 0, to padded tokens, mask and coordinates."""
         token = self.token.to(x.dtype).expand(x.shape[0], 1, -1)
         if at is None:
             at = torch.arange(x.shape[1], device=x.device)
@@ -60,7 +64,7 @@ class ClassTokenAtEnd(nn.Module):
         return torch.cat([x, token], 1), valid, torch.cat([at, at.new_zeros(shape)], axis)
 
     def forward(self, x: Tensor, valid: Any = None, *, watch: Watch | None = None) -> Tensor:
-        """Class token (B, D) of the trunk's output."""
+        """Class token (B, D) from the output of the trunk."""
         return x[:, -1]
 
 
@@ -123,7 +127,7 @@ class ContrastiveCaptionerNetwork(nn.Module):
         return Encoded(x, view.valid, stream=SOURCE)
 
     def _read(self, view: StreamView, watch: Watch | None) -> tuple[Encoded, Tensor]:
-        """First half of the decoder: its output with the class token, and without it (B, N, D)."""
+        """Output of the decoder's first half, with the class token and without (B, N, D)."""
         valid, at, x = view.valid, view.columns.get("at"), self.entrance[TARGET](view)
         if isinstance(valid, Ragged):
             x, at, valid = valid.pad(x), None if at is None else valid.pad(at), valid.valid
@@ -136,7 +140,10 @@ class ContrastiveCaptionerNetwork(nn.Module):
 
     @staticmethod
     def _copy(record: Watch, watch: Watch) -> None:
-        """Copy what was recorded, without the class token: no other token attends to it."""
+        """Copy the recorded attention and states to `watch`, without the class token.
+
+        No other token attends to the class token.
+        """
         inner = inner_watch(watch, TARGET)
         assert inner is not None
         for name, weights in record.attention.items():
@@ -156,7 +163,7 @@ class ContrastiveCaptionerNetwork(nn.Module):
     def caption(
         self, source: StreamView, target: StreamView, watch: Watch | None = None
     ) -> tuple[Encoded, Encoded, Tensor]:
-        """Both encoded streams, and hidden states (B, N, D) of the target that see the source."""
+        """Encoded source and target, and captioning states (B, N, D) of the target."""
         memory = self._encode_source(source, watch)
         read, x = self._read(target, watch)
         valid = target.valid.valid if isinstance(target.valid, Ragged) else target.valid

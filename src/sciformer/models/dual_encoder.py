@@ -1,4 +1,4 @@
-"""Dual encoder: an encoder and a pooling for each of two streams, compared by a contrastive objective."""
+"""Dual encoder: an encoder and a pooling for each of two streams, to be compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EncoderStreamOptions(StreamOptions, PoolingOptions):
 
 
 class DualEncoder(Encoder):
-    """`kind: dual_encoder`: an encoder for each of two streams (CLIP, arXiv 2103.00020)."""
+    """`kind: dual_encoder`: encoders of two streams (CLIP, arXiv 2103.00020)."""
 
     stream_options: ClassVar[type[StreamOptions]] = EncoderStreamOptions
 

@@ -34,7 +34,7 @@ class Encoder(Model, PoolingOptions):
         return EncoderNetwork(self, *self.make_parts(tokens, objective))
 
     def make_parts(self, tokens: Mapping[str, Tokens], objective: Any) -> tuple[Tokens, Any, nn.Module, nn.Module]:
-        """Tokens, objective, trunk and pooling of the network.
+        """Arguments of the network: tokens, objective, trunk and pooling.
 
         If the objective does not train the pooling, a pooling without weights replaces it.
         """
@@ -44,7 +44,7 @@ class Encoder(Model, PoolingOptions):
 
     @property
     def leading(self) -> int:
-        """Number of tokens before the tokens of a sample: 1 with a class token."""
+        """Number of extra tokens before each sample: 1 with a class token, else 0."""
         return int(issubclass(type(self), ClassTokenOptions))
 
     def make_pool(self, trunk: nn.Module, objective: Any) -> nn.Module:
@@ -60,9 +60,9 @@ class Encoded(NamedTuple):
     x         tokens (B, N, D) or packed (T, D); a class token, if any, is the first token of each sample
     valid     mask or packed layout of these tokens
     states    input of the first block and outputs of all blocks, if the pooling needs them
-    seen      the visible tokens (`Seen`), if the hidden tokens did not enter the encoder
+    seen      visible tokens (`Seen`), if only the visible tokens entered the encoder
     stream    name of the stream, if each stream has an encoder
-    joint     the streams (`Joint`), if x has the tokens of several streams in one sequence
+    joint     layout of the streams (`Joint`), if x has the tokens of several streams in one sequence
     """
 
     x: Tensor
@@ -95,7 +95,7 @@ class EncoderNetwork(Network):
         return self.encode_embedded(self.embed(view), view, watch)
 
     def encode_embedded(self, x: Tensor, view: StreamView, watch: Watch | None = None) -> Encoded:
-        """Run the trunk over embedded tokens, with a class token if there is one."""
+        """Run the trunk over embedded tokens, after a class token if the pooling has one."""
         if isinstance(self.pooling, BlockPool):
             return self._with_states(x, view, watch)
         if not isinstance(self.pooling, ClassToken):
@@ -111,7 +111,7 @@ class EncoderNetwork(Network):
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
 
     def _with_states(self, x: Tensor, view: StreamView, watch: Watch | None) -> Encoded:
-        """Run the trunk; return its output and the states of all blocks."""
+        """Run the trunk; return the output and the states of all blocks."""
         seen = Watch(attention=watch is not None and watch.wants_attention)
         if watch is not None:
             seen.attention, seen.kernels, seen.prefix = watch.attention, watch.kernels, watch.prefix

@@ -37,7 +37,7 @@ class EncoderDecoder(Model):
     """`kind: encoder_decoder`: transformer or recurrent network for translation."""
 
     share: bool = False
-    """Share one embedding between source and target (default: false). Both need the same vocabulary, see
+    """Share one embedding between source and target (default: false). Source and target need the same vocabulary, see
     tokens.*.learn."""
 
     @classmethod

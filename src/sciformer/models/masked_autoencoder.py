@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
     view      the visible tokens
     whole     all tokens
-    visible   (B, N) or (T,) mask of the visible tokens among all tokens
+    visible   (B, N) or (T,) mask over all tokens, True for a visible token
     rank      (B, N) or (T,) index of each token among the visible tokens
     """
 
@@ -64,8 +64,8 @@ class Seen(NamedTuple):
 class MaskDecoder(nn.Module):
     """Decoder of a masked autoencoder.
 
-    Its input is W x + b for an encoded visible token x, and a learned vector for a hidden token. All tokens get their
-    positions. A class token is at position 0, and a learned vector is added to it.
+    The input of the decoder is W x + b for an encoded visible token x, and a learned vector for a hidden token. All
+    tokens get their positions. A class token is at position 0, and a learned vector is added to it.
     """
 
     def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:
@@ -85,7 +85,8 @@ class MaskDecoder(nn.Module):
         self.trunk = small.make_trunk(tokens)
 
     def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
-        """Decode all tokens as (B, N, C) or (T, C), with the width C of the decoder.
+        """Decode all tokens as (B, N, C) or (T, C), where C is the width of the decoder.
+
         x      encoded visible tokens
         first  class token, or None
         seen   positions of the visible and hidden tokens
@@ -139,7 +140,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         return found._replace(seen=seen)
 
     def tokens(self, encoded: Encoded) -> Tensor:
-        """Decoder output for all tokens; the encoder output if no token was hidden."""
+        """Decoder output for all tokens; without hidden tokens, the encoder output."""
         if encoded.seen is None:
             return super().tokens(encoded)
         first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None

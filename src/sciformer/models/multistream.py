@@ -1,4 +1,4 @@
-"""Multistream model: the tokens of several streams in one sequence, read by one trunk."""
+"""Multistream model: one trunk over the tokens of several streams."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class Multistream(Encoder):
                 raise UserError(message, hint=hint, key=f"model.{name}.{strange[0]}")
         for name, one in tokens.items():
             if isinstance(one, Pairwise) and one.pairs(self.heads) is not None:
-                message = f"{who} cannot use the pair features of `tokens.{name}`: pairs of other tokens have none"
+                why = "pairs with tokens of other streams have no features"
+                message = f"{who} cannot use the pair features of `tokens.{name}`: {why}"
                 raise UserError(message, hint="Switch the pair features off.", key=f"tokens.{name}")
 
     def _make_position(self, name: str, tokens: Tokens) -> Position | None:
@@ -83,7 +84,7 @@ class Multistream(Encoder):
         return made
 
     def _without_position(self) -> Any:
-        """Section of the shared trunk, without a positional encoding and without keys of streams."""
+        """Section of the shared trunk, without a positional encoding and keys of streams."""
         plain: type[Any] = type(self).plain or type(self)
         given = {key: getattr(self, key) for key in self.model_fields_set if key not in self.streams}
         given["position"] = "none"
@@ -106,14 +107,14 @@ class StreamEntrance(Entrance):
 
 
 class Joint(NamedTuple):
-    """Place of the streams in one sequence, and the selected stream."""
+    """Layout of the streams in one sequence, and the name of the selected stream."""
 
     layout: Concatenation
     stream: str
 
 
 class MultistreamNetwork(EncoderNetwork):
-    """Network: embed each stream -> concatenate -> trunk -> pool -> heads, or readout of a stream."""
+    """Network: embed each stream -> concatenate -> trunk -> pool -> heads, or readout."""
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class MultistreamNetwork(EncoderNetwork):
         return encoded.joint.layout.part(super().tokens(encoded), list(self.entrance).index(stream))
 
     def pool(self, encoded: Encoded, watch: Watch | None = None) -> Tensor:
-        """Pooled vector (B, D) of each sample; a learned vector if it has no tokens.
+        """Pooled vector (B, D) of each sample; a learned vector if there are no tokens.
 
         A `watch` records the attention to each stream, if the tokens are padded.
         """

@@ -1,4 +1,4 @@
-"""Network: embedding, trunk, heads and readout, which all models share."""
+"""Network of every model: embedding, trunk, heads and readout."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Network(nn.Module):
         return self.entrance.pair_bias(view)
 
     def run(self, x: Tensor, view: StreamView, watch: Watch | None = None, **more: Any) -> Tensor:
-        """Run the trunk over embedded tokens, with the coordinates and pair bias from `view`."""
+        """Run the trunk over embedded tokens; `view` has the coordinates for it."""
         bias = self.pair_bias(view)
         if bias is not None:
             more["bias"] = bias
@@ -127,7 +127,7 @@ class Network(nn.Module):
 
 
 def make_readout(section: Model, tokens: Tokens, who: str, dim: int, embedding: nn.Module) -> Readout:
-    """Readout of tokens from vectors of width `dim`, with the extra layer of the section."""
+    """Token readout from vectors of width `dim`, after the extra layer of the section."""
     readout = Maskable.require(tokens, who).readout(dim, embedding)
     return ReadoutLayer(readout, dim, section) if section.readout_layer or section.readout_norm else readout
 

@@ -208,7 +208,7 @@ class Block(nn.Module):
         return self.feed(x, ragged)
 
     def settle(self, y: Tensor) -> Tensor:
-        """Apply the optional head scale and output norm to the attention output (see `extras`)."""
+        """Apply the optional scale and norm of the attention output (`extras`)."""
         if self.output_scale is not None:
             y = (y.unflatten(-1, (len(self.output_scale), -1)) * self.output_scale).flatten(-2)
         return self.attention_out_norm(y)
@@ -224,7 +224,7 @@ class Block(nn.Module):
         return x if self.pre else norm(x)
 
     def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
-        """Apply the MLP, with its norm and its residual connection."""
+        """Apply the MLP with norm and residual connection."""
         y = self.mlp(self.mlp_norm(x) if self.pre else x)
         return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, ragged)
 

@@ -12,18 +12,22 @@ from .transformer import Valid
 
 
 class Concatenation:
-    """Layout of several streams of tokens as one sequence per sample.
+    """Layout of several token streams as one sequence per sample.
 
     valid    mask (B, N) or packed layout of the sequence; None if all tokens are real
-    widths   number of tokens of each stream in the layout: N_s padded, T_s packed
-    places   packed: index (T_s,) in the sequence of each token of a stream; empty for padded streams
+    widths   number of tokens of each stream: N_s if padded, T_s if packed
+    places   index (T_s,) in the sequence of each token of a packed stream; empty for padded streams
 
     All streams are padded, or all are packed. Padded streams stay at fixed places, so padding may lie between real
     tokens. Packed streams lie end to end in every sample.
     """
 
     def __init__(self, tokens: Sequence[Tensor], valids: Sequence[Valid]) -> None:
-        """Lay out `tokens`, (B, N_s, D) or packed (T_s, D) for each stream, with their `valids`."""
+        """Compute the layout of several streams.
+
+        tokens  (B, N_s, D) or packed (T_s, D) tokens of each stream
+        valids  mask (B, N_s) or packed layout of each stream; None if all tokens are real
+        """
         packed = [valid for valid in valids if isinstance(valid, Ragged)]
         assert len(packed) in (0, len(valids)), "streams must be all padded or all packed"
         self.valid: Valid = None
@@ -53,11 +57,11 @@ class Concatenation:
         return torch.zeros_like(x).index_copy(0, torch.cat(self.places), x)
 
     def start(self, stream: int) -> int:
-        """Place of the first token of a padded stream."""
+        """Index of the first token of a padded stream."""
         return sum(self.widths[:stream])
 
     def part(self, x: Tensor, stream: int) -> Tensor:
-        """Tokens of a stream, (B, N_s, D) or (T_s, D), from the sequence."""
+        """Tokens (B, N_s, D) or packed (T_s, D) of a stream, cut from the sequence x."""
         if self.places:
             return x.index_select(0, self.places[stream])
         return x[:, self.start(stream) : self.start(stream) + self.widths[stream]]

@@ -12,7 +12,7 @@ LEVELS = 1 << 16
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout: set a fraction p of the elements to zero, divide the other elements by 1 - p."""
+    """Dropout: set elements to zero with probability p, divide the rest by 1 - p."""
     if p == 0 or x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p)
     return x * keep(x.shape, p, x.dtype)
@@ -33,7 +33,7 @@ def keep(shape: tuple[int, ...], p: float, dtype: torch.dtype) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """Dropout like PyTorch's, but faster on the CPU."""
+    """Dropout with the interface of `torch.nn.Dropout`, but faster on the CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p) if self.training else x

@@ -11,7 +11,7 @@ from torch._compile import _disable_dynamo
 
 
 class _GatherRows(torch.autograd.Function):
-    """All-gather of rows, whose backward pass sums the gradients over ranks."""
+    """All-gather of rows; the backward pass sums the gradients over ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:

@@ -12,12 +12,12 @@ Shape = tuple[int, int]
 
 
 class Grid:
-    """Positions of the tokens of a padded batch on a grid of `shape` (rows, columns).
+    """Grid of `shape` (rows, columns) for the tokens of a padded batch.
 
     Complete samples in row order are only reshaped. In other samples each token goes to its row and column in `cell`,
     and empty cells are 0.
 
-    real   (B, rows, columns) True where there is a token; None means everywhere
+    real   (B, rows, columns) True where there is a token; None if every cell has a token
     """
 
     def __init__(self, shape: Shape, n: int, valid: Tensor | None = None, cell: Tensor | None = None) -> None:
@@ -51,7 +51,7 @@ class Grid:
     def of(
         cls, places: Shape, n: int, valid: Tensor | None, cell: Tensor | None, at: Tensor | None, training: bool
     ) -> Grid:
-        """Grid of tokens at the cells `cell` (default: integer positions `at`).
+        """Grid with the tokens at the cells `cell` (default: at their integer positions).
 
         With `cell`, samples may have different numbers of rows and columns. In training, the grid always has the
         maximum size `places`, because finding a smaller size would need a device sync.

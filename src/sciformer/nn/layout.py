@@ -80,7 +80,7 @@ class Layout:
         return take(run, self.rows)
 
     def unpad(self, square: Tensor) -> Tensor:
-        """Flat tokens of a padded tensor (inverse of `pad`); values at padding are arbitrary."""
+        """Flat tokens of a padded tensor (inverse of `pad`); arbitrary values at padding."""
         return square.flatten(0, 1)[self.slots]
 
     def show(self, run: Tensor, name: str, watch: Watch | None) -> None:

@@ -65,7 +65,7 @@ def _at_least_float32(x: Tensor) -> Tensor:
 
 
 class _Chunked(torch.autograd.Function):
-    """Sum of the cross-entropy over all tokens, computed `chunk` tokens at a time.
+    """Cross-entropy summed over all tokens, computed `chunk` tokens at a time.
 
         loss = -sum_i sum_v q_i[v] ln p_i[v],   p_i = softmax(W h_i),   q_i = (1 - s) 1[t_i] + s / V
         dh_i = (p_i - q_i) W,   dW = sum_i (p_i - q_i) h_i

@@ -39,8 +39,8 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
     over_ranks: bool = False
-    """Whether each batch is divided over the ranks of the default process group. If so, all ranks must call the
-    norm."""
+    """Whether each batch is divided over the ranks of the default process group (default: no). If so, all ranks must
+    call the norm."""
 
     def __init__(self, dim: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class BatchNorm(nn.Module):
 
 
 def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (D,), variance (D,) and count over all ranks, from the values of each rank.
+    """Mean (D,), variance (D,) and count over all ranks, from each rank's moments.
 
     n = sum_r n_r,   mean = sum_r n_r mean_r / n,   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
     """
@@ -131,7 +131,7 @@ def moments_over_ranks(mean: Tensor, variance: Tensor, count: Tensor) -> tuple[T
 
 
 def batch_norms(module: nn.Module, still: Iterable[nn.Module] = ()) -> list[BatchNorm]:
-    """All batch norms of a module, except those in the frozen modules `still`."""
+    """Batch norms of a module, without the frozen modules `still`."""
     fixed = {part for one in still for part in one.modules()}
     return [part for part in module.modules() if isinstance(part, BatchNorm) and part not in fixed]
 

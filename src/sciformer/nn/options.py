@@ -73,13 +73,13 @@ class TrunkOptions(Options):
     can_be_causal: ClassVar[bool] = False
     """Whether the trunk can be causal, as a decoder must be (default: no)."""
     recurrent: ClassVar[bool] = False
-    """Whether the trunk is recurrent, so that its last state represents all tokens (default: no)."""
+    """Whether the trunk is recurrent and its last state represents all tokens (default: no)."""
     keeps_width: ClassVar[bool] = True
     """Whether the width is `dim` from the input to the last block (default: yes)."""
     tokens_interact: ClassVar[bool] = True
     """Whether the output of a token depends on other tokens (default: yes)."""
     takes_class_token: ClassVar[bool] = False
-    """Whether a class token can be used, because the first token sees all other tokens (default: no)."""
+    """Whether a class token can be used: the first token must see all other tokens (default: no)."""
 
     dim: int = Field(default=128, ge=1, le=1 << 16)
     """Width of the model (default: 128)."""
@@ -93,11 +93,14 @@ class TrunkOptions(Options):
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether the trunk is bidirectional: half of its width is for the reverse order."""
+        """Whether the trunk is bidirectional: half of the width is for the reverse order."""
         return False
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> nn.Module:
-        """Build the trunk; with cross-attention, `memory_dim` is the width of the encoder's output."""
+        """Build the trunk.
+
+        memory_dim  width of the encoder's output, for a trunk with cross-attention
+        """
         raise NotImplementedError
 
     def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> nn.Module:
@@ -126,12 +129,12 @@ class PoolingOptions(Options):
     """Whether the pooling has weights (default: no). An objective without pooling would not train these weights."""
 
     def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
-        """Build the pooling of tokens of width `dim`; some poolings use options of the trunk."""
+        """Build the pooling of tokens of width `dim`; `trunk`: options of the trunk."""
         raise NotImplementedError
 
 
 def needs_attention(name: str, heads: HeadForm | None) -> HeadForm:
     """Return `heads`; raise an error if the trunk has no attention (None)."""
     if heads is None:
-        raise UserError(f"`model.position: {name}` cannot be used in a trunk without attention", key="model.position")
+        raise UserError(f"`model.position: {name}` needs a trunk with attention", key="model.position")
     return heads

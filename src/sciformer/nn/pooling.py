@@ -91,7 +91,7 @@ class LastPool(nn.Module):
 
 
 def _ends(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor]:
-    """First and last real token (B, D) of each sample; 0 without tokens."""
+    """First and last real token of each sample, both (B, D); 0 without tokens."""
     x, mask = _padded(x, valid)
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], x.shape[2]), x.new_zeros(x.shape[0], x.shape[2])
@@ -130,7 +130,7 @@ def prepended(
 ) -> tuple[Tensor, Valid, Tensor | None]:
     """Prepend a token (D,) or (B, D) at coordinate 0 to tokens, mask and coordinates.
 
-    If N = B and A = N, coordinates (N, A) would be read as (B, N). In this case pass them as (B, N, A).
+    If N = B and A = N, coordinates (N, A) would be taken for (B, N). Pass them as (B, N, A) in this case.
     """
     check_layout(x, valid)
     if isinstance(valid, Ragged):
@@ -328,7 +328,7 @@ class AttentionPoolOptions(PoolingOptions):
 
 
 class BlockPoolOptions(PoolingOptions):
-    """`pool: blocks`: weighted mean of input and outputs of all blocks (ASTROMER 2)."""
+    """`pool: blocks`: weighted mean of the input and all block outputs (ASTROMER 2)."""
 
     has_weights: ClassVar[bool] = True
 

@@ -301,7 +301,7 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 
 
 def checked(periods: Periods | None) -> Periods | None:
-    """Return `periods` if 0 < shortest < longest; else raise an error."""
+    """Return `periods`; error unless 0 < shortest < longest."""
     if periods is not None and not 0 < periods[0] < periods[1]:
         found = f"not {periods[0]:g} and {periods[1]:g}"
         raise UserError(f"the shortest and longest of `periods` must satisfy 0 < shortest < longest, {found}")

@@ -110,5 +110,5 @@ class Ragged:
 
 
 def zero_padding(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Set x (B, N, ...) to 0 where `valid` (B, N) is False, even if it is NaN there."""
+    """Set x (B, N, ...) to 0 at padding (`valid` (B, N) is False), also NaN values."""
     return x if valid is None else x.masked_fill(~valid[(..., *[None] * (x.dim() - valid.dim()))], 0)

@@ -104,7 +104,7 @@ class Transformer(nn.Module):
 
     @property
     def mixing(self) -> Position | None:
-        """Position table of the Linformer projection, or None."""
+        """Position table of the Linformer projection; None without Linformer."""
         first = self.blocks[0].attention.compress if len(self.blocks) else None  # type: ignore[union-attr]
         return None if first is None else first.table  # type: ignore[union-attr, return-value]
 
@@ -209,7 +209,7 @@ class Transformer(nn.Module):
                 raise UserError("`memory` is missing, but the trunk was made with cross=True", hint="Pass memory=...")
             return None, None
         if not self.cross:
-            message = f"the trunk cannot use the memory {tuple(memory.shape)}, because it was made without cross=True"
+            message = f"a memory of shape {tuple(memory.shape)} was passed, but the trunk was made without cross=True"
             raise UserError(message, hint="Make the trunk with cross=True.")
         check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
         if isinstance(valid, Ragged) and queries is not None:
@@ -368,7 +368,7 @@ class AttentionTrunkOptions(DepthOptions, PositionOptions):
     series (TimeModAttn)."""
 
     def attention_options(self, form: TokenForm) -> dict[str, Any]:
-        """Keyword arguments of a trunk with attention, except its size."""
+        """Keyword arguments of a trunk with attention, without width, depth and heads."""
         if self.head_dim is None and self.dim % self.heads:
             message = f"model.dim ({self.dim}) is not a multiple of model.heads ({self.heads})"
             raise UserError(message, key="model.heads")

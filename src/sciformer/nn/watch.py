@@ -26,7 +26,7 @@ class Watch:
         self.prefix = ""
 
     def at(self, name: str) -> Watch:
-        """Watch with the same record, which adds the prefix `name` to all names that it stores."""
+        """Watch of an inner module: the same record, with the prefix `name` for all names."""
         below = Watch(self.wants_attention, self.wants_hidden)
         below.attention, below.hidden, below.kernels = self.attention, self.hidden, self.kernels
         below.prefix = self._full(name)

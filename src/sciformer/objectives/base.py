@@ -50,7 +50,7 @@ class Carried(NamedTuple):
     """Tensor carried from one training step to the next, and saved in checkpoints.
 
     initial   value before the first step, on the CPU
-    divided   True: the ranks divide the tensor along its first axis (Markov chains); False: all ranks keep equal values
+    divided   True: divided over the ranks along the first axis (Markov chains); False: equal on all ranks
     """
 
     initial: Tensor
@@ -79,13 +79,13 @@ class Objective(Section):
     standard: ClassVar[tuple[str, ...]] = ()
     """Metrics to use if the recipe names no metrics."""
     whole_batch: ClassVar[bool] = False
-    """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
-    then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same
-    loss on each rank."""
+    """Whether the loss compares samples with each other (contrastive loss), instead of being a sum over samples
+    (default: no). `step` then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`,
+    and returns the same loss on each rank."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
     row_units: ClassVar[tuple[str, ...]] = ()
-    """Kinds of rows in a table of predictions, besides one row per sample: for example words. `as_rows` writes these
+    """Kinds of rows in a table of predictions, besides one row per sample; for example words. `as_rows` writes these
     rows; the first kind is the default."""
 
     @property
@@ -95,7 +95,7 @@ class Objective(Section):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns of the table that training and evaluation need, besides the tokens."""
+        """Columns of the table for training and evaluation, besides the tokens."""
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     stream: str = ""
@@ -113,7 +113,7 @@ class Objective(Section):
         return stream_name(streams, self.stream)
 
     def predicted_streams(self, streams: Iterable[str]) -> tuple[str, ...]:
-        """Streams whose tokens are predicted or whose vector is used (default: `asked_stream`)."""
+        """Names of the streams to predict or to pool (default: `asked_stream`)."""
         return (self.asked_stream(streams),)
 
     def chosen(self) -> list[str]:
@@ -124,24 +124,24 @@ class Objective(Section):
 
     @property
     def measured(self) -> list[str]:
-        """Names of scores that can select the best model, besides the loss."""
+        """Names of the scores for the selection of the best model, besides the loss."""
         return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """Names of the sample columns that the loss needs."""
+        """Names of the sample columns for the loss."""
         return (ANSWER,)
 
     def fit(self, train: Dataset) -> None:
         """Learn classes or scales from the training data."""
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """Fit calibration factors for the predicted uncertainties, to be added to the state."""
+        """Fit calibration factors for the predicted uncertainties; `state` stores them."""
         message = f"the model cannot be calibrated: `objective.kind: {self.kind}` predicts no uncertainties"
         raise UserError(message, hint="Calibration needs objective.kind: classify or regress.", key="objective.kind")
 
     def calibrated_scores(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, float]:
-        """Scores that `calibrate` improves, by name."""
+        """Scores improved by `calibrate`, by name."""
         return {}
 
     @property
@@ -162,15 +162,17 @@ class Objective(Section):
         return batch
 
     def count(self, batch: Batch) -> float:
-        """Number that the summed loss is divided by."""
+        """Divisor of the summed loss (default: number of samples)."""
         return float(len(batch))
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """Output layers that read the pooled vector."""
+        """Output layers on the pooled vector, by name."""
         return {}
 
     def stream_heads(self, dims: Mapping[str, int], tokens: Mapping[str, Tokens]) -> dict[str, nn.Module]:
-        """Output layers on the pooled vectors of several streams, by stream (default: refused).
+        """Output layers on the pooled vectors of several streams, by stream.
+
+        Objectives with a single pooled vector refuse this call.
 
         dims   width of the pooled vector of each stream
         """
@@ -179,12 +181,12 @@ class Objective(Section):
 
     @property
     def answers(self) -> list[str]:
-        """Names of the outputs of the heads; fine-tuning reuses heads whose names are equal."""
+        """Names of the outputs of the heads; fine-tuning reuses heads with equal names."""
         return []
 
     @property
     def head_kind(self) -> str:
-        """Kind of objective that defines the heads (default: this kind)."""
+        """Kind of objective with the same heads (default: this kind)."""
         return self.kind
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
@@ -194,16 +196,16 @@ class Objective(Section):
     def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
         """Initial values of tensors carried from step to step, by name.
 
-        The values are drawn with the training seed. `step` finds them in `inputs.carried` and returns the new values
-        among its outputs, named `CARRIED` + name. If a step is skipped because of its gradient, the values do not
-        change.
+        The values are drawn with the training seed. `step` gets the values as `inputs.carried` and returns the new
+        values among its outputs, named `CARRIED` + name. If a step is skipped because of its gradient, the values do
+        not change.
         """
         return {}
 
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform the gradients between the backward pass and clipping.
 
-        Natural gradients and similar methods need this method. `gradients` maps weight names to gradients of the mean
+        For example, the natural gradient is such a transform. `gradients` maps weight names to gradients of the mean
         loss over all ranks. The batch is in one piece; `inputs.carried` has the values returned by `step`.
         """
         return gradients
@@ -225,7 +227,7 @@ class Objective(Section):
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
-        """Outputs of whole samples, made after the windows are merged (default: unchanged)."""
+        """Final outputs of samples, after windows are merged (default: unchanged)."""
         return outputs
 
     def as_rows(self, unit: str, predictions: Mapping[str, Any], table: Table) -> dict[str, Array | Lists]:
@@ -249,28 +251,28 @@ class Objective(Section):
         return self.predict(model, inputs)
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Predictions with an entry for each sample; the true values are not needed."""
+        """Predictions for each sample, without the true values."""
         self.check_predicts()
         raise NotImplementedError
 
     @property
     def predicts(self) -> bool:
-        """Whether the objective predicts something for each sample."""
+        """Whether the objective has predictions for single samples."""
         return type(self).predict is not Objective.predict
 
     @property
     def usage(self) -> str:
-        """Command line that uses a trained model."""
+        """Command line to use a trained model."""
         return "sciformer predict RUN FILES" if self.predicts else "sciformer embed RUN FILES"
 
     def check_predicts(self) -> None:
-        """Refuse the command `predict` if the objective predicts nothing for each sample."""
+        """Refuse the command `predict` without predictions for single samples."""
         if not self.predicts:
             message = f"`predict` cannot be used: `objective.kind: {self.kind}` makes no predictions for single samples"
             raise UserError(message, hint=f"Use `{self.usage}`.", key="objective.kind")
 
     def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
-        """Scores of generated sequences, computed when a trained model is evaluated."""
+        """Scores of generated sequences, for the evaluation of a trained model."""
         return {}
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
@@ -279,7 +281,7 @@ class Objective(Section):
         return {name: float(METRICS[name](inputs)) for name in self.chosen()}
 
     def score_inputs(self, outputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Arrays that the metrics read (default: the outputs)."""
+        """Input arrays of the metrics (default: the outputs)."""
         return outputs
 
     def score_intervals(self, outputs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
@@ -297,15 +299,15 @@ class Objective(Section):
         return list(names)
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
-        """Groups of scores that the report plots together."""
+        """Groups of scores for common plots in the report."""
         return []
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
-        """Figures that the report shows for the outputs: caption -> drawing function."""
+        """Figures of the outputs for the report: caption -> drawing function."""
         return {}
 
     def summarises_by_median(self, name: str) -> bool:
-        """Whether a comparison uses the median of a score over runs instead of the mean."""
+        """Whether a comparison shows the median of a score over runs instead of the mean."""
         return False
 
     def summary_note(self, names: Iterable[str]) -> str:
@@ -324,14 +326,17 @@ def check_classes(column: str, noun: str, names: Collection[Any]) -> None:
 
 
 def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tensor:
-    """Sample column needed by the loss; `name` is the name of the column in the data."""
+    """Sample column for the loss; error if it is missing.
+
+    name   name of the column in the data
+    """
     if column not in inputs.samples:
         raise missing_truth(name, inputs.samples)
     return inputs.samples[column]
 
 
 def missing_truth(name: str, columns: Iterable[str] = (), key: str | None = None) -> UserError:
-    """Error: evaluation data have no column with the true values."""
+    """Error for evaluation data without a column of true values."""
     there = f"; the columns are {', '.join(columns)}" if columns else ""
     return UserError(
         f"column `{name}` with the true values is missing, so the model cannot be evaluated{there}",

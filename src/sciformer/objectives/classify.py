@@ -55,8 +55,8 @@ class Classify(Objective):
     """Parameter a of mixup (default: 0, no mixup). The model is trained on mixtures s x + (1 - s) y of two samples x
     and y, with s drawn from Beta(a, a). Usual values are 0.1 to 0.8."""
     balance: Balance = "none"
-    """Class weights (default: none). none: all weights are 1; classes: all classes count equally, with the weight
-    n / (C n_c) for class c with n_c of the n samples, and C classes. true means classes, false means none."""
+    """Class weights (default: none). none: all weights are 1; classes: all classes count equally: a class with n_c of
+    the n samples gets the weight n / (C n_c), for C classes. true means classes, false means none."""
     weight: str = ""
     """Column with a weight for each sample (default: all weights 1)."""
     hidden: Widths | None = None
@@ -186,7 +186,7 @@ class Classify(Objective):
         return loss.sum(), {**found, "loss": loss} if outputs else {}
 
     def loss_and_outputs(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
-        """Loss (B,) of the logits (B, classes), and outputs that the metrics read."""
+        """Loss (B,) of the logits (B, classes), and the inputs of the metrics."""
         label = required_sample_column(inputs, ANSWER, self.label)
         loss = self._loss(logits, label)
         if PARTNER in inputs.samples:
@@ -221,7 +221,7 @@ def class_table(outputs: Mapping[str, Array], names: Sequence[str]) -> dict[str,
 
 
 def _class_names(labels: Any) -> list[str]:
-    """Class names as text, for any stored type: 1 equals 1.0, bytes are decoded."""
+    """Class names as text, equal for all stored types: 1 and 1.0, text and bytes."""
     labels = np.asarray(labels)
     if labels.dtype.kind == "f":
         return [str(int(label)) if label.is_integer() else str(label) for label in labels.tolist()]

@@ -1,4 +1,7 @@
-"""Contrastive learning: vectors of two views or of two streams of a sample agree, vectors of other samples do not."""
+"""Contrastive learning: equal vectors for two views or streams of a sample.
+
+The vectors of different samples become different.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ CHECKED_SAMPLES = 8  # samples augmented twice to see whether the views differ
 
 
 class Projection(nn.Module):
-    """Projection head: unit vectors z = f(y) / |f(y)| of pooled vectors y (B, D), and the scale of their products.
+    """Projection head: unit vectors z = f(y) / |f(y)| of pooled vectors y (B, D).
 
     Similarities are multiplied by exp((s + s') / 2), where s and s' are the `log_scale` of both projections.
     """
@@ -53,12 +56,13 @@ class Projection(nn.Module):
 
 
 class Contrast(Objective):
-    """Contrast (NT-Xent): -sum_b ln p(pair of b among all samples of the batch), p = softmax of z . z' / t.
+    """Contrastive loss (NT-Xent): -sum_b ln p_b, p = softmax of z . z' / t.
 
-    With one stream of tokens, z and z' are projections of two views of a sample, augmented by its tokens (SimCLR, arXiv
-    2002.05709); the other candidates are both views of all other samples. With two streams they are projections of the
-    first and the second stream, and the other candidates are the second streams of all other samples (CLIP, arXiv
-    2103.00020). The loss is the mean over both directions. Equal samples of a batch are other candidates too.
+    p_b is the probability of the pair of sample b among all candidates in the batch. With one stream of tokens, z and
+    z' are projections of two augmented views of a sample; the candidates are both views of all samples (SimCLR, arXiv
+    2002.05709). With two streams, z and z' are projections of the first and the second stream; the candidates are the
+    second streams of all samples (CLIP, arXiv 2103.00020). The loss is the mean over both directions. Equal samples of
+    a batch are candidates too.
     """
 
     whole_batch: ClassVar[bool] = True
@@ -75,7 +79,7 @@ class Contrast(Objective):
     temperature: float = Field(default=0.1, gt=0, allow_inf_nan=False)
     """Temperature t that divides the similarities (default: 0.1)."""
     learn_temperature: bool = False
-    """Learn the temperature from the start value `temperature`, down to 0.01 (default: false)."""
+    """Learn the temperature, with `temperature` as its start value and 0.01 as its minimum (default: false)."""
     projection: int = Field(default=128, ge=1, le=1 << 16)
     """Width of the projected vectors (default: 128)."""
     hidden: Widths | None = None
@@ -105,7 +109,7 @@ class Contrast(Objective):
         return (names[0], names[1]) if len(names) == 2 else (names[0], VIEW + names[0])
 
     def fit(self, train: Dataset) -> None:
-        """Check the streams, and that two views of a sample differ."""
+        """Check the streams; two views of a sample must differ."""
         first, second = self.compared(train.tokens)
         self.asked_stream(train.tokens)
         if not second.startswith(VIEW):
@@ -124,7 +128,10 @@ class Contrast(Objective):
             )
 
     def augment(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom, training: bool) -> Batch:
-        """Two views of the only stream, in an evaluation too; pairs of streams only in training."""
+        """Augment two views of a single stream; in training, augment pairs of streams.
+
+        The two views are made in an evaluation too.
+        """
         if len(tokens) > 1:
             return super().augment(batch, tokens, rng, training)
         ((name, kind),) = tokens.items()
@@ -164,7 +171,7 @@ class Contrast(Objective):
     def compare(
         self, model: Any, inputs: ModelInputs, names: tuple[str, str], one: Tensor, other: Tensor, outputs: bool
     ) -> tuple[Tensor, Outputs]:
-        """Summed loss of the pairs of vectors (B, projection) of all ranks, and outputs of this rank."""
+        """Summed loss of the vectors (B, projection) of all ranks; outputs of this rank."""
         first, mine = inputs.gathered(one)
         second, _ = inputs.gathered(other)
         with torch.autocast(first.device.type, enabled=False):
@@ -175,7 +182,7 @@ class Contrast(Objective):
         return loss.sum(), found
 
     def finish(self, outputs: dict[str, Array]) -> dict[str, Array]:
-        """Ranks of all samples in place of their vectors."""
+        """Retrieval ranks of all samples instead of their vectors."""
         found = dict(outputs)
         if "first" in found:
             first, second = found.pop("first"), found.pop("second")
@@ -189,10 +196,11 @@ class Contrast(Objective):
 
 
 def nt_xent(first: Tensor, second: Tensor, scale: Tensor | float, views: bool) -> tuple[Tensor, Tensor]:
-    """NT-Xent loss (B,) of pairs of unit vectors (B, D), and the share (B,) of both directions that found the pair.
+    """NT-Xent loss (B,) of pairs of unit vectors (B, D), and retrieval accuracy (B,).
 
-    views   whether vectors of the same side are candidates too, as in SimCLR; if not, only vectors of the other side
-            are (CLIP)
+    The accuracy is the share of the two directions in which the pair has the largest similarity.
+
+    views   True: the vectors of both sides are candidates (SimCLR); False: only the vectors of the opposite side (CLIP)
     """
     across = scale * first @ second.T
     own = torch.arange(len(first), device=first.device)

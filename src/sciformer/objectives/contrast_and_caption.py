@@ -1,4 +1,4 @@
-"""Contrast of source and target, and prediction of the target from the source (CoCa)."""
+"""Contrast of source and target, with prediction of the target (CoCa)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ContrastAndCaption(Contrast, Seq2Seq):
         return super().stream_heads(dims, tokens)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Add the next token of each target token; no next token is asked of the last token."""
+        """Add the next token as the target of each token, except the last token."""
         if TARGET not in batch.streams:
             return batch
         hides = Maskable.require(tokens[TARGET], f"`objective.kind: {self.kind}`").hides
@@ -103,7 +103,10 @@ def padded(view: StreamView) -> StreamView:
 
 
 def with_next(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Add columns «target ...» with the next token of the sample, and `asked`, False for its last token."""
+    """Add columns «target ...» with the next token, and a mask `asked`.
+
+    The mask is False for the last token of a sample, because no token follows it.
+    """
     total = int(stream.lengths.sum())
     following = np.minimum(np.arange(total) + 1, max(0, total - 1))
     asked = stream.position + 1 < np.repeat(stream.lengths, stream.lengths)

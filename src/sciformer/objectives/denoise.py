@@ -77,7 +77,7 @@ class Denoise(Objective):
         return [self.target, *self.classes]
 
     def chosen(self) -> list[str]:
-        """Names of the metrics; with a label, they include metrics of classification."""
+        """Names of the metrics, with metrics of classification if there is a label."""
         if self.metrics or not self.label:
             return super().chosen()
         two = ["efficiency_1"] if len(self.state.get("class", {}).get("classes", ())) == 2 else []
@@ -178,7 +178,7 @@ class Denoise(Objective):
         return value, model.heads["class"](model.pool(encoded)).float() if self.label else value.mean
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Series as lists with one entry per value; NaN for values before this window."""
+        """Series as lists with one entry per value; NaN for values before the window."""
         found = dict(outputs)
         if NOISE in samples and "residual" in found:
             found["noise"] = np.asarray(samples[NOISE])

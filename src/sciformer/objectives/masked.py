@@ -28,7 +28,8 @@ class Masked(Objective):
     """Prediction of masked tokens: -sum ln p(masked token | visible tokens).
 
     A share of the tokens is selected. Most of these tokens are hidden, some are replaced by random tokens, and some
-    stay unchanged. So the model cannot rely on the tokens that it sees (arXiv 1810.04805).
+    stay unchanged. Any visible token may therefore be wrong, so the model must use the context of every token (arXiv
+    1810.04805).
     """
 
     unit: ClassVar[str] = "tokens"
@@ -45,12 +46,12 @@ class Masked(Objective):
     same: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens to leave unchanged (default: 0; BERT: 0.1)."""
     whole_words: bool = False
-    """Mask whole words, so that all tokens of a word are treated in the same way (default: false)."""
+    """Mask whole words: the tokens of a word are hidden, replaced or kept together (default: false)."""
     every_stream: bool = False
     """Mask tokens of all streams, not only of `stream`; for `model.kind: multistream` (default: false)."""
     hide_stream: float = Field(default=0.0, ge=0, lt=1)
-    """Probability to hide all tokens of a masked stream in a sample, so that they are predicted from the other streams
-    (default: 0). At least one stream with tokens stays visible in each sample."""
+    """Probability of hiding all tokens of a masked stream in a sample, to predict them from the other streams (default:
+    0). At least one stream with tokens stays visible in each sample."""
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -79,7 +80,7 @@ class Masked(Objective):
         return names if self.every_stream else (asked,)
 
     def _draw_whole_streams(self, batch: Batch, names: Sequence[str], rng: SampleRandom) -> dict[str, Array]:
-        """Mask (B,) of the samples in which a stream is hidden completely, by stream."""
+        """Masks (B,) by stream: True for samples with the stream hidden completely."""
         if not self.hide_stream:
             return {}
         if len(batch.streams) == 1:
@@ -193,7 +194,7 @@ class Masked(Objective):
 
 
 def first_of(stream: Stream) -> Array:
-    """For each token: index (T,) of the first token of its word.
+    """Index (T,) of the first token of the word of each token.
 
     A token without a word gets its own index.
     """
@@ -223,8 +224,8 @@ def _stack(places: Sequence[Array]) -> Array:
 def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:
     """Flat indices of the masked positions in the concatenated tokens of a view.
 
-    Padding entries have no effect. They point at the tokens of their sample in turn. If all padding entries pointed at
-    the first token, a GPU would add thousands of zero gradients to this token one after the other.
+    Padding entries have no effect. They point at the tokens of their sample in turn: if all of them pointed at the
+    first token, a GPU would add thousands of zero gradients to this token one after the other.
     """
     if isinstance(view.valid, Ragged):
         lengths = view.valid.lengths

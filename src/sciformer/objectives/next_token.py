@@ -76,7 +76,7 @@ def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
 
 
 def tokens_agree(one: Columns, target: Columns) -> Tensor:
-    """Mask (n,) that is True where all columns of a token equal the target."""
+    """Mask (n,), True for tokens with all columns equal to the target."""
     return torch.stack([(one[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0)
 
 

@@ -110,7 +110,7 @@ class Regress(Objective):
         return self.targets
 
     def chosen(self) -> list[str]:
-        """Names of the metrics; with quantiles, only coverages of intervals that are predicted."""
+        """Names of the metrics; with quantiles, only coverages of predicted intervals."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
         had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._interval_quantile(share) is not None]
@@ -172,7 +172,7 @@ class Regress(Objective):
         return loss.sum(), {**self._answers(value), "loss": loss} if outputs else {}
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
-        """Standardised means, deviations and quantiles; `units` converts them to the units of the data."""
+        """Standardised means, deviations and quantiles; `units` converts to data units."""
         return self._answers(self._value(model, inputs))
 
     def _answers(self, value: Gaussian | Tensor) -> Outputs:

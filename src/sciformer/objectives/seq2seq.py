@@ -25,7 +25,7 @@ PART = "part"  # column with the number of the text that a token belongs to
 
 
 class Seq2Seq(Objective):
-    """Base class of translation objectives, with the options of generation and of its scores."""
+    """Base class of translation objectives, with options of generation and scores."""
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
     """Special tokens at the beginning and end of a generated sequence."""
@@ -42,7 +42,7 @@ class Seq2Seq(Objective):
     generate texts, so that there is no BLEU, chrF or exact_match."""
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """Check that the tokens have the special tokens of `frame`; return no heads."""
+        """Check that the vocabulary has the special tokens in `frame`; return no heads."""
         for role in self.frame:
             if isinstance(tokens, Textual) and not tokens.has_marker(role):
                 message = f"`objective.kind: {self.kind}` needs a {role} token, but tokens.{role} is false"
@@ -145,7 +145,9 @@ class Translate(Seq2Seq, NextToken):
 
 
 def coverage_penalty(record: Watch, source: StreamView, target: StreamView) -> Tensor:
-    """Doubly stochastic penalty: sum over real source tokens j of (1 - sum_i w_ij)^2, mean over maps and heads.
+    """Doubly stochastic penalty: sum_j (1 - sum_i w_ij)^2 over real source tokens j.
+
+    The result is the mean over attention maps and heads.
 
     record   attention weights (B, H, N, M) of a decoder to the source, with gradients
     """

@@ -70,7 +70,7 @@ class Tag(Objective):
 
     @property
     def spans(self) -> bool:
-        """Whether the tags mark entities: each tag is `O`, or position and type (`B-place`)."""
+        """Whether the tags mark entities: `O`, or a position and a type (`B-place`)."""
         return all(map(marks_entity, self.answers))
 
     @property
@@ -82,7 +82,7 @@ class Tag(Objective):
 
     @property
     def _every_type_begins(self) -> bool:
-        """Whether each type of entity has a tag with B or S.
+        """Whether each entity type has a tag with B or S.
 
         In the scheme IOB1, only some types have a tag with B.
         """
@@ -148,7 +148,7 @@ class Tag(Objective):
         return {**found, "scores": scores.amax(-1, keepdim=True), "tag": scores.argmax(-1)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
-        """Scores and tag numbers as lists with an entry per word; NaN for words outside of the window."""
+        """Lists of scores and tag numbers per word; NaN for words outside the window."""
         found = dict(outputs)
         items = found.pop("item").astype(np.int64)
         for name in ("scores", "tag"):

@@ -1,4 +1,5 @@
-"""Predicted tags as rows of a table: one row per word, or one row per entity.
+"""Tables of predicted tags: one row per word, or one row per entity.
+
 sentence  line  word  tag      probability        sentence  line  type   entity    start  end  word_start  ...
        1     1  New   B-place         0.91               1     1  place  New York      0    8           0
        1     1  York  I-place         0.88
@@ -80,7 +81,7 @@ def _as_lists(rows: Iterable[Array]) -> Lists:
 def _character_ranges(words: Array, table: Table) -> tuple[list[Array], list[Array]]:
     """Start and end of each word of each sample, counted in characters.
 
-    If the table does not have these columns, the text is taken as the words with one space between them.
+    If the table lacks these columns, the words are taken to be separated by one space.
     """
     if isinstance(start := table.get(START), Lists) and isinstance(end := table.get(END), Lists):
         cuts = start.lengths.cumsum()[:-1]
@@ -91,6 +92,6 @@ def _character_ranges(words: Array, table: Table) -> tuple[list[Array], list[Arr
 
 
 def _join(words: Array, starts: Array, ends: Array) -> str:
-    """Join words, with one space for each character between two words in the text."""
+    """Join words with spaces, one for each character between two words in the text."""
     gaps = ["", *(" " * int(start - end) for start, end in zip(starts[1:], ends))]
     return "".join(gap + str(word) for gap, word in zip(gaps, words))

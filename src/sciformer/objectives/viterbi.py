@@ -1,4 +1,4 @@
-"""The most probable valid tags of a sentence, for tags of entities.
+"""Most probable valid sequence of entity tags (Viterbi algorithm).
 
 A tag is `O`, or a position and a type. `B-town` begins an entity and `I-town` continues it. In the scheme BIOES,
 `E-town` ends an entity and `S-town` is an entity of a single word (BILOU writes L and U, BMES writes M for I).
@@ -63,7 +63,7 @@ def _begins(letters: set[str]) -> set[str]:
 def begins_with_position_b(lists: Iterable[Sequence[str]]) -> bool:
     """Whether at least half of the entities begin with B or S.
 
-    In the scheme IOB1, most entities begin with I.
+    If not, the scheme is IOB1, in which most entities begin with I.
     """
     count = {True: 0, False: 0}
     for tags in lists:
@@ -78,7 +78,7 @@ def begins_with_position_b(lists: Iterable[Sequence[str]]) -> bool:
 def most_probable_tags(scores: Array, transitions: Transitions | None) -> Array:
     """Tag numbers (N,) of N words, from log probabilities (N, K).
 
-    The most probable tag of every word is taken if `transitions` is None, if that sequence is valid, or if there is no
+    The most probable tag of every word is taken if `transitions` is None, if this sequence is valid, or if there is no
     valid sequence.
     """
     best = scores.argmax(-1)

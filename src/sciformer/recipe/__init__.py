@@ -1,4 +1,4 @@
-"""Recipes: load, inherit, change, validate and save; registry of parts, and plugins."""
+"""Recipes: load, inherit, change, validate and save. Also registry and plugins."""
 
 from .document import RecipeError
 from .recipe import Recipe, describe, recipes

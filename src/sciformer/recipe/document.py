@@ -1,7 +1,7 @@
 """Recipe document: a tree of plain values, with file and line of each key.
 
 Documents are read from YAML, merged (`base:`, then the file, then the command line) and written again. They do not
-depend on the classes of the sections, and nothing in a file can run code.
+depend on the classes of the sections. Nothing in a file can run code.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class RecipeError(UserError):
 
     errors      the errors, each with message, hint, key, file and line
     problems    the same errors as texts
+
     Key, file, line and hint are taken from the first error.
     """
 
@@ -50,15 +51,15 @@ class Document:
     layers: dict[Keys, int] = field(default_factory=dict)
     """Key -> number of the document with its value: 0 for the lowest base, 1 for the document merged over it, ..."""
     replaced: frozenset[Keys] = frozenset()
-    """Keys of mappings with the tag !replace, which are not merged with the base."""
+    """Keys of mappings with the tag !replace; these mappings replace the base instead of being merged."""
 
     def where(self, keys: Keys) -> Place:
-        """Place of a key in its file; of the nearest key around it if the key is absent."""
+        """Place of a key in its file; for an absent key, the place of the key around it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.whole)
 
     def error(self, keys: Keys, message: str, hint: str = "") -> UserError:
-        """`UserError` about a key, with the place of the key."""
+        """`UserError` about a key, with file and line of the key."""
         return self.where(keys).error(message, keys, hint)
 
 
@@ -194,9 +195,10 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
 
 
 def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collection[Keys] = ()) -> Any:
-    """Merge values; record keys with a value from the child in `replaced`.
+    """Merge the values of a child document over the values of its base.
 
-    anew   keys of mappings that are not merged
+    replaced   receives the keys with a value from the child
+    anew       keys of mappings that replace the base instead of being merged
     """
     if child is None and len(keys) == 1 and isinstance(base, dict):
         return base  # an empty section, whose lines are all commented out, changes nothing
@@ -208,7 +210,7 @@ def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys], anew: Collect
 
 
 def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> bool:
-    """Whether a mapping of the child replaces the base mapping instead of merging.
+    """Whether a mapping of the child replaces the mapping of the base.
 
     A new `kind` starts with its own defaults: a `depth` chosen for a decoder may not suit an encoder. A mapping inside
     a section is emptied if it is written as {}.
@@ -220,7 +222,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
 
 
 def _find_code_keys(document: Document) -> list[UserError]:
-    """Errors about forbidden keys, which name code to import."""
+    """Errors for keys with code to import. These keys are forbidden in a recipe."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

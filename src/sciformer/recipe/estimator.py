@@ -1,7 +1,7 @@
-"""Choice of a recipe for samples in memory, if the user names none (for `sciformer.sklearn`).
+"""Choice of a recipe for samples in memory (for `sciformer.sklearn`).
 
 The manifest of a field lists functions `choose(samples, purpose)` under `estimators`. The first function that can use
-the samples returns a recipe, and the columns that its reader expects.
+the samples returns a recipe, and a function that makes the columns for its reader.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Purpose = Literal["classify", "regress", "embed"]
 
 @dataclass(frozen=True)
 class Starter:
-    """Recipe chosen for samples, and the columns that it reads.
+    """Recipe chosen for samples, and a function that makes the columns for its reader.
 
     recipe    name of a shipped recipe
-    changes   values of its keys for these samples
+    changes   values of recipe keys for these samples
     columns   function from samples to the columns of a table
     """
 

@@ -32,7 +32,7 @@ class Field:
     """Manifest of a field: the names it adds at each extension point.
 
     title        title of the field, in a few words
-    uses         required other fields; if they are missing, the field is not loaded
+    uses         names of other fields that this field needs; without them, this field is not loaded
     data, tokens, model, objective   classes for the `kind` of a section
     trunk        classes of options for `model.trunk`
     simulation   simulated data: a `kind` of `data`, and `sciformer simulate NAME`
@@ -78,7 +78,7 @@ def fields() -> dict[str, Field]:
 
 @cache
 def _library_fields() -> dict[str, Field]:
-    """Fields below `domains/` for which all fields in `uses` exist."""
+    """Fields below `domains/`, if all fields in `uses` exist."""
     package = importlib.import_module(DOMAINS_PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
     found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS_PACKAGE}.{name}").FIELD for name in names}
@@ -94,7 +94,7 @@ def package_of(field: str) -> str:
 
 
 def places(point: str) -> dict[str, str]:
-    """Import paths `module:attribute` that all fields give for an extension point, by name."""
+    """Import paths `module:attribute` from all fields for an extension point, by name."""
     found = [(home, *named) for home, one in fields().items() for named in getattr(one, point).items()]
     return {name: f"{package_of(home)}{place}" for home, name, place in found}
 
@@ -106,7 +106,7 @@ def load(place: str) -> Any:
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """Objects that fields register without names: importers, exporters, estimators, report sections."""
+    """Objects of fields without names: importers, exporters, estimators, ..."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

@@ -1,4 +1,4 @@
-"""Recipe keys given to `sciformer new` by the user; all other keys are guessed.
+"""Recipe keys from the user of `sciformer new`; all other keys are guessed.
 
 given = Given({"data.time": "HJD", "objective.kind": "regress"}, "on the command line")
 given.get("data.time")                                            # "HJD"
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Given(Mapping[str, Any]):
-    """Recipe values from the user, by dotted key; values of the command line are text."""
+    """Recipe values from the user, by dotted key. Values of the command line are text."""
 
     def __init__(self, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> None:
         self.changes, self.where = dict(changes or {}), where
@@ -60,7 +60,7 @@ class Given(Mapping[str, Any]):
         return {part: found for part in parts if (found := self.listed(f"data.{key_of(part)}"))}
 
     def parts(self, file_names: Sequence[str]) -> dict[str, list[str]]:
-        """Files of each part, from the keys that the user has set and from `file_names`."""
+        """Files of each part, from the keys of the user and from `file_names`."""
         own = self.files()
         told = set(chain(*own.values()))
         rest = {split_tag(name)[1]: name for name in file_names if name not in told}
@@ -80,7 +80,7 @@ class Given(Mapping[str, Any]):
     # Sections
 
     def section(self, cls: Any, guessed: Mapping[str, Any], **fixed: Any) -> Any:
-        """Build a section; fixed keys replace given keys, and given keys replace guessed keys."""
+        """Build a section; precedence: fixed values, values of the user, guesses."""
         name = cls.section
         given = {key: value for key, value in self.source.values.get(name, {}).items() if key not in fixed}
         self.check_kind(name, guessed["kind"])
@@ -97,7 +97,7 @@ class Given(Mapping[str, Any]):
         return found.model_copy(update=fixed)
 
     def check_kind(self, section: str, kind: str) -> None:
-        """Refuse a `kind` of a section that the user has set, if the files need another kind."""
+        """Refuse the user's `kind` of a section if the files need another kind."""
         key = f"{section}.kind"
         if (given := self.get(key, kind)) not in names(section):
             find(section, given)  # refuses an unknown kind
@@ -108,7 +108,7 @@ class Given(Mapping[str, Any]):
     # Recipe
 
     def complete(self, found: Sequence[Found]) -> dict[str, Any]:
-        """Values by dotted key: values that the user has set, and guesses that are consistent with them."""
+        """Values by dotted key: values of the user, and guesses consistent with them."""
         values = {one.key: one.value for one in self._compatible(found) if one.value is not None}
         if not self.changes:
             Recipe.from_dict(values)

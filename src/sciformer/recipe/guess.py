@@ -42,10 +42,10 @@ Sizes = Mapping[int, tuple[int, int, int]]
 class Guess:
     """Recipe writer of `sciformer new` for files of one kind.
 
-    page        function (names, files, given) -> recipe; `names` are the names from the user, `files` the files found
+    page        function (names, files, given) -> recipe. `names` are the names from the user, `files` the files found
                 by these names, `given` the recipe keys from the user
     find        function that expands names to files (default: paths and globs)
-    recognises  function that tells whether a file name alone shows this kind, so that KIND can be omitted
+    recognises  function that tests whether a file name alone shows this kind, so that KIND can be omitted
     tagged      whether a class may be written before a name, CLASS:FILE
     """
 
@@ -59,14 +59,14 @@ class Guess:
 
 
 def part_fields(parts: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Files of each part as fields of a `data:` section without a split."""
+    """Files of each part, as fields of a `data:` section without a split."""
     more = {part: names for part, names in parts.items() if part not in STANDARD_PARTS}
     files = {"files": parts["train"], **{part: parts[part] for part in ("valid", "test") if part in parts}}
     return {**files, **({"extra_parts": more} if more else {}), "split": NO_SPLIT}
 
 
 def files(parts: Mapping[str, list[str]], skip_bad_files: bool = False) -> list[Found]:
-    """Recipe keys that name the files of each part."""
+    """Recipe keys for the files of each part."""
     given, skip = part_fields(parts), "skip" if skip_bad_files else None
     return [
         Found("data.files", given["files"], "relative to the folder in which you train"),
@@ -87,7 +87,7 @@ def open_readable(section: Any) -> tuple[Splits, bool]:
 
 
 def check_count(count: int, unit: str, notes: Sequence[str] = ()) -> int:
-    """Refuse data with too few samples to train on."""
+    """Refuse too few samples for training."""
     if count < MIN_SAMPLES:
         hint = " ".join(["Add more files.", *notes[:4]])
         raise UserError(f"training needs at least {MIN_SAMPLES} {unit}, but the files have {count}", hint=hint)
@@ -99,8 +99,8 @@ def split(
 ) -> list[Found]:
     """Recipe keys of `data.split` for the parts without their own files.
 
-    together   units that stay together, as a plural noun for a comment in the recipe (default: none)
-    by         column; samples with equal values in it stay in one part (default: none)
+    together   plural noun of the units that stay in one part, for a comment in the recipe (default: none)
+    by         column; samples with equal values of this column stay in one part (default: none)
     stratify   column of the class, for a stratified split (default: none)
     """
     shares = _shares_to_split(parts, count)
@@ -120,7 +120,7 @@ def split(
 
 
 def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
-    """Fraction of the samples for each part that has no files of its own."""
+    """Fraction of the samples for each part without its own files."""
     shares = {"valid": 0.1, "test": 0.1 if count >= MIN_TEST_SAMPLES else 0.0}
     return {part: share for part, share in shares.items() if part not in parts}
 
@@ -129,7 +129,7 @@ def _shares_to_split(parts: Collection[str], count: int) -> dict[str, float]:
 
 
 def list_counts(column: Array) -> str:
-    """Names of the classes in a column, with their numbers of samples."""
+    """Names and sample numbers of the classes in a column, as text."""
     return list_names(f"{name} ({count:,})" for name, count in zip(*np.unique(column, return_counts=True)))
 
 
@@ -165,7 +165,7 @@ Asked = TypeVar("Asked", bound=Any)
 def choose(given: Given, ways: Mapping[str, Callable[[], Asked | str]]) -> Asked:
     """Choose the user's objective, or else the first objective suitable for the files.
 
-    ways   kind of objective -> function; it returns a `Question`, or a note why the files do not allow this objective.
+    ways   kind of objective -> function that returns a `Question`, or a note if the files do not allow this objective.
            The last objective always works
     """
     asked, last = given.get("objective.kind"), list(ways)[-1]
@@ -194,7 +194,7 @@ def regress(target: str, why: str) -> Question:
 
 
 def masked(unit: str, share: float) -> Question:
-    """Objective `masked`, which predicts masked tokens."""
+    """Objective `masked`: prediction of masked tokens."""
     why = f"masked {unit} are predicted: no labels needed"
     share_found = Found("objective.mask_ratio", share, f"fraction of {unit} that are masked")
     return Question("masked", "", [Found("objective.kind", "masked", why), share_found])
@@ -204,7 +204,7 @@ def masked(unit: str, share: float) -> Question:
 
 
 def at_count(table: Mapping[int, Any], count: int) -> Any:
-    """Entry for a count in a table {smallest count: entry}."""
+    """Entry of a table {smallest count: entry} for a count."""
     return table[max(least for least in table if least <= count)]
 
 
@@ -225,7 +225,7 @@ def training(
     """Recipe keys for batch size, steps and schedule, by the number of samples.
 
     batches   {smallest number of samples: batch size}
-    best      score that selects the best model
+    best      name of the score for the selection of the best model
     parts     parts with files of their own; the other parts are split off (see `split`)
     """
     batch = at_count(batches, count)

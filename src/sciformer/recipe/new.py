@@ -1,8 +1,8 @@
-"""Write a recipe for the user's own files, with a reason for every guess.
+"""Recipes for the user's own files, with a reason for every guess.
 
     path = new("text", ["letters.txt"])    writes letters.yaml
 
-The files are read by the same readers as in training, so unreadable files are refused now.
+The files are read by the same readers as in training, so unreadable files are refused at once.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def new(
 
 
 def _expand_folders(files: Sequence[str]) -> list[str]:
-    """Replace folders by globs of their files; several folders are classes (CLASS:GLOB)."""
+    """Replace folders by globs of files; several folders are classes (CLASS:GLOB)."""
     names = [one for file in files for one in _matching_folders(file)]
     folders = [Path(name).expanduser() for name in names]
     classes = _class_names(folders) if all(folder.is_dir() for folder in folders) else {}
@@ -88,7 +88,8 @@ def _expand_folders(files: Sequence[str]) -> list[str]:
 def _expand_folder(file: str, tag: str = "") -> list[str]:
     """Replace a folder by a glob of its most common file type.
 
-    If it has no files, there is a glob for each subfolder. Subfolders are parts (train, valid, test) or classes.
+    A folder without files is replaced by a glob for each subfolder. Subfolders are parts (train, valid, test) or
+    classes.
     """
     own, name = split_tag(file)
     tag, name, folder = tag or own, name.rstrip("/"), Path(name).expanduser()
@@ -104,7 +105,7 @@ def _expand_folder(file: str, tag: str = "") -> list[str]:
 
 
 def _matching_folders(file: str) -> list[str]:
-    """Folders that match a glob; the name itself if it is a file, a folder or a glob of files."""
+    """Folders matched by a glob; any other name is returned unchanged."""
     path = Path(file).expanduser()
     if path.exists() or split_tag(file)[0] or not any(mark in file for mark in GLOB_CHARACTERS):
         return [file]
@@ -113,7 +114,11 @@ def _matching_folders(file: str) -> list[str]:
 
 
 def _class_names(folders: Sequence[Path]) -> dict[Path, str]:
-    """Class of each folder; {} if folders are parts, or their names differ only in digits (sector1, sector2)."""
+    """Class of each folder; {} if the folders are not classes.
+
+    Folders are not classes if they are parts (train, valid, test), or if their names differ only in digits (sector1,
+    sector2).
+    """
     names = [folder.resolve().name for folder in folders]
     other = any(part_of(name) or NO_CLASS.search(name) for name in names)
     if other or len({re.sub(r"\d+", "", name) for name in names}) < 2:
@@ -122,7 +127,7 @@ def _class_names(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def _expand_glob(name: str) -> list[str]:
-    """Replace a glob by its files if their names belong to different parts."""
+    """Replace a glob by its files if the files belong to different parts."""
     tag, rest = split_tag(name)
     path = Path(rest).expanduser()
     if path.exists() or not any(mark in rest for mark in GLOB_CHARACTERS):
@@ -133,7 +138,7 @@ def _expand_glob(name: str) -> list[str]:
 
 
 def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
-    """Name of the recipe, from its first file or the folder of this file."""
+    """Name of the recipe, from the first file or the folder of this file."""
     folder = Path(split_tag(str(files[0]))[1]).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

@@ -95,8 +95,8 @@ def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 def parse_typed(value: Any, annotation: Any) -> Any:
     """Parse a value from Python or the command line by its annotation.
 
-    Text stays text if the annotation allows text, so that a name may be `8`. A single value becomes a list if only a
-    list is allowed. Values that do not fit stay unchanged; the validation refuses them later.
+    If the annotation allows text, text stays text, so that a name may be `8`. A single value becomes a list if only a
+    list is allowed. Unsuitable values stay unchanged; the validation refuses them later.
     """
     leaves = alternatives(annotation)
     lists = any(is_list(leaf) for leaf in leaves)
@@ -128,7 +128,7 @@ def alternatives(annotation: Any) -> list[Any]:
 
 
 def annotation_inside(annotation: Any, key: str | int) -> Any:
-    """Annotation of a key or item inside an annotation; Any if it is unknown."""
+    """Annotation of a key or item inside another annotation; Any if unknown."""
     found: list[Any] = []
     for leaf in alternatives(annotation):
         arguments = get_args(leaf)
@@ -149,7 +149,7 @@ def field_at(annotation: Any, key: str | int) -> FieldInfo | None:
 
 
 def keys_of(annotation: Any) -> list[str]:
-    """All keys that a section has."""
+    """All keys of a section."""
     return [key for leaf in alternatives(annotation) if is_section(leaf) for key in leaf.model_fields]
 
 
@@ -211,7 +211,7 @@ def format_value(value: Any) -> str:
 
 
 def is_section(annotation: Any) -> bool:
-    """Whether an annotation is a class that has its own keys."""
+    """Whether an annotation is a class with its own keys."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 

@@ -21,8 +21,8 @@ GUESSES_NOTE = "All values below are guesses from these files, with their reason
 class Found(NamedTuple):
     """Recipe key (`data.split.valid`), its value, and the reason for the value.
 
-    A key with the value None is not written; for a mapping, its reason becomes the comment of the mapping. If a key is
-    found twice, the last value is used.
+    A key with the value None is not written; for a mapping, the reason of this key becomes the comment of the mapping.
+    If a key is found twice, the last value is used.
     """
 
     key: str
@@ -55,7 +55,7 @@ class Page:
 
     @property
     def findings(self) -> list[str]:
-        """Notes, the role of each column, and columns that have no role."""
+        """Notes, the role of each column, and the columns without a role."""
         return [*self.notes, *describe_columns(self.roles, self.unused)]
 
     def write(self, path: Path, kind: str, given: Given) -> None:
@@ -100,5 +100,5 @@ def check_new_recipe(path: Path, overwrite: bool) -> None:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters, so that a comment stays on one line."""
+    """Replace control characters, to keep a comment on one line."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

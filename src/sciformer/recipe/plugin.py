@@ -3,7 +3,8 @@
     sciformer train my.yaml --plugin my_tokens.py      a file, whose classes are registered with @register
     sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, like the folders below domains/
 
-A run records the names and hashes of its plugins and needs the same code again. It never imports a plugin by itself.
+A run records the names and hashes of its plugins, and later needs the same code again. It never imports a plugin by
+itself.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Plugin:
 def load(path: str | Path) -> Plugin:
     """Import a plugin, so that recipes can use its names.
 
-    A plugin is imported once. A different plugin of the same name is refused, because runs identify plugins by name. A
-    plugin that has changed since its import is refused, too, because parts of the old code would stay in memory.
+    A plugin is imported once. A second plugin of the same name is refused, because runs identify plugins by name. A
+    plugin that has changed since its import is refused too, because parts of the old code would stay in memory.
     """
     path = Path(path).expanduser().resolve()
     code = _read(path)
@@ -102,13 +103,13 @@ def _hash(code: Mapping[str, bytes]) -> str:
 
 
 def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
-    """Names and hashes of plugins for run.json; never a path to import from."""
+    """Names and hashes of plugins for run.json, without paths to import from."""
     ordered = sorted(plugins, key=lambda plugin: plugin.name)
     return [{"name": plugin.name, "sha256": plugin.sha256} for plugin in ordered]
 
 
 def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], accepted: bool = False) -> None:
-    """Refuse a run if a recorded plugin is missing, or changed and not `accepted`."""
+    """Refuse a run with missing plugins, or with changed plugins unless `accepted`."""
     now = {plugin.name: plugin for plugin in given}
     for entry in record:
         if not isinstance(entry, Mapping) or not {"name", "sha256"} <= entry.keys():
@@ -127,7 +128,7 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
 
 
 class _Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Importer of the modules of a plugin, from the bytes that were hashed."""
+    """Importer of the modules of a plugin, from the same bytes as its hash."""
 
     def __init__(self, package: str, path: Path, code: Mapping[str, bytes]) -> None:
         self.package = package
@@ -192,7 +193,7 @@ def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse a plugin that registers nothing, or a name of another plugin."""
+    """Refuse a plugin without registered names, or with a name of another plugin."""
     new = [
         (section, name)
         for section, classes in registry.REGISTERED.items()

@@ -35,7 +35,7 @@ MAX_BASES = 8  # maximum length of a chain of `base:`
 
 @dataclass(frozen=True)
 class Recipe:
-    """Validated sections of a recipe; `tokens` is a dict if there are several streams.
+    """Validated sections of a recipe; with several streams, `tokens` is a dict.
 
     name      name of a shipped recipe, path of a file, or `in Python` for a recipe from a dict
     source    values from files and changes; defaults are left out, because they may depend on other values
@@ -50,7 +50,7 @@ class Recipe:
     train: Any
     source: Document = field(compare=False, repr=False)
     tables: Mapping[str, MemoryFile] = field(default_factory=dict, compare=False, repr=False)
-    """Tables in memory in the place of the files of `data`, by part; they are not written into files."""
+    """Tables in memory that replace the files of `data`, by part. They are not written into files."""
 
     @classmethod
     def load(cls, name: str | Path, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> Recipe:
@@ -80,7 +80,7 @@ class Recipe:
         return replace(_validate(self.source, {**(changes or {}), **more}, where), tables=self.tables)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Copy that takes the values of `below` for all keys that this recipe does not set.
+        """Copy of the recipe, with the values of `below` for all keys not set in it.
 
         label   origin of the values in error messages
         """
@@ -88,14 +88,14 @@ class Recipe:
         return replace(made, tables=self.tables)
 
     def with_tables(self, data: Any, valid: Any = None, test: Any = None, parts: str = "") -> Recipe:
-        """Return a recipe whose data are tables in memory instead of files.
+        """Return a recipe with tables in memory in place of data files.
 
         data    training samples: a data frame, a mapping of names to columns, an array or a list
         valid   validation samples (default: a share of `data`, by `data.split`)
         test    test samples (default: a share of `data`, by `data.split`)
         parts   column of `data` with the part of each row: train, valid or test (default: none)
 
-        A recipe with simulated data gets the reader of files with these samples.
+        In a recipe with simulated data, the reader of files replaces the simulation.
         """
         reader = self.data.table_reader()
         known = {} if reader is self.data else {"data": _dump_section(reader)}
@@ -177,7 +177,7 @@ def _with_bases(
     if identity in chain:
         raise _not_found_error(place, f"{name} is its own base")
     if len(chain) == MAX_BASES:
-        raise _not_found_error(place, f"the chain of bases is too long: {name} is number {MAX_BASES + 1}")
+        raise _not_found_error(place, f"{name} is base number {MAX_BASES + 1}, but at most {MAX_BASES} are allowed")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 
@@ -197,14 +197,14 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
 
 
 def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
-    """Error for a missing recipe; for a base, with the line of the `base:` key."""
+    """Error for a missing recipe; if it is a base, with the line of the `base:` key."""
     if place is not None:
         return RecipeError([place.error(f"base: {message}", ("base",), hint)])
     return RecipeError([UserError(message, hint=hint, file=file)])
 
 
 def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
-    """File of a recipe given by name or path, and its name for messages."""
+    """File of a recipe given by name or path, and the name for messages."""
     shipped = _shipped_files()
     if isinstance(name, str) and name in shipped:
         return shipped[name], name

@@ -1,7 +1,7 @@
 """Registry: objects of the library and of plugins, by their names in recipes.
 
-A recipe has `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import paths, so
-they cannot run code.
+For example, a recipe has `kind: text`; only registered names are allowed. Recipes and checkpoints never contain import
+paths, so they cannot run code.
 """
 
 from __future__ import annotations
@@ -114,46 +114,46 @@ Registered = TypeVar("Registered")
 
 
 class Options(BaseModel):
-    """Keys of a recipe section: each field is a key, the text below it is its help."""
+    """Keys of a recipe section: each field is a key, with its help text below it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
-    """Key of the section (`trunk`) -> extension point. The value of the key selects a class of options, whose
+    """Choices of a section: key (`trunk`) -> extension point. The value of the key selects a class of options, and its
     keys become keys of the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
-    """`choices` of a composed class, with the choices of its selected options."""
+    """`choices` of a composed class, together with the choices of the selected options."""
     plain: ClassVar[type[Any] | None] = None
     """Original class, if this class was composed by `with_choices`; else None."""
 
     @classmethod
     def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
-        """Classes of further options that a section has if `chosen` is selected."""
+        """Further classes of options in a section, if the class `chosen` is selected."""
         return ()
 
 
 class Section(Options):
-    """A section of a recipe.
+    """Section of a recipe.
 
-    Instances are frozen. Values fitted to data (a vocabulary, a mean) are kept in `state`, plain JSON that is stored
-    with the model.
+    Instances are frozen. Values fitted to data (a vocabulary, a mean) are kept in `state`: plain JSON, stored with the
+    model.
     """
 
     section: ClassVar[str] = ""
     neutral_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys that change neither samples nor scores, so that recipes may differ in them in a comparison."""
+    """Keys without effect on samples and scores. Recipes may differ in these keys in a comparison."""
     model_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys that describe the model, although they are in this section: an embedding, a head."""
+    """Keys of this section that describe a part of the model, such as an embedding or a head."""
 
     kind: str = ""
-    """Kind of the section, which determines the other keys."""
+    """Kind of the section; it determines the other keys."""
 
     def __new__(cls, /, **values: Any) -> Self:
-        """Create an instance of the class with the options selected by these values."""
+        """Create an instance of the subclass for these values (see `with_choices`)."""
         return object.__new__(cls if cls.plain else cls.with_choices(values))
 
     @classmethod
     def model_validate(cls, obj: Any, **more: Any) -> Self:
-        """Validate a mapping, including the options that its values select."""
+        """Validate a mapping, including the options of the kinds named in it."""
         chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
         made: Any = super(Section, chosen).model_validate(obj, **more)
         return cast(Self, made)
@@ -181,9 +181,12 @@ class Section(Options):
 
 
 def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Options] | None = None) -> type[Any]:
-    """Extend a class of options by the options of each kind that `values` selects, recursively.
+    """Subclass with the options of the kinds named in `values`.
 
-    section  class whose method `options_beside` gives further options (default: `cls`)
+    For example, the value `trunk: lstm` adds the options of an LSTM. If these options name kinds too, the options of
+    these kinds are also added.
+
+    section  class with the method `options_beside`, for further options (default: `cls`)
     """
     owners: list[Any] = [cls]
     found: list[type[Options]] = []
@@ -206,7 +209,7 @@ def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Option
 def _composed(
     cls: type[Any], options: tuple[type[Options], ...], choices: tuple[tuple[str, str, tuple[str, ...]], ...]
 ) -> type[Any]:
-    """Subclass of a section with the keys of its selected options.
+    """Subclass of a section with the keys of the selected options.
 
     choices   (key, extension point, registered names) of each key that selects options
     """
@@ -227,13 +230,13 @@ def _composed(
 
 
 def built_in(point: str) -> dict[str, str]:
-    """Import paths of the objects of the library and its fields, by name."""
+    """Import paths of the objects of Sciformer and its fields, by name."""
     own = {**SHARED_PLACES[point], **places(point)}
     return {**own, **built_in("simulation")} if point == "data" else own
 
 
 def added(point: str) -> dict[str, Any]:
-    """Objects that plugins have registered, by name."""
+    """Objects registered by plugins, by name."""
     own = REGISTERED[point]
     return {**own, **REGISTERED["simulation"]} if point == "data" else own
 
@@ -260,12 +263,12 @@ def register(point: str, name: str) -> Callable[[Registered], Registered]:
 
 
 def is_own(point: str, name: str) -> bool:
-    """Whether a plugin has added the name."""
+    """Whether the name is from a plugin."""
     return name in REGISTERED[point] or any(name in getattr(one, point) for _, one in PLUGIN_FIELDS.values())
 
 
 def names(point: str) -> list[str]:
-    """All names that an extension point has."""
+    """All names at an extension point."""
     return sorted({**built_in(point), **added(point)})
 
 

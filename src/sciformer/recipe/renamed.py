@@ -1,4 +1,4 @@
-"""Renamed recipe keys and values: errors about an old name give the new name."""
+"""Renamed recipe keys and values, with their new names for errors."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ VALUES = {
 
 
 def new_value(key: str, value: object) -> str | None:
-    """New name of an old value of `model.trunk`, `data.kind`, ...; None if it is not renamed."""
+    """New name of an old value of `model.trunk`, `data.kind`, ...; else None."""
     tables = [VALUES, *(field.renamed for field in fields().values())]
     return next((table[key][str(value)] for table in tables if str(value) in table.get(key, {})), None)

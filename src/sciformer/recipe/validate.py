@@ -1,4 +1,4 @@
-"""Validation of a recipe document: its sections, or all its errors together."""
+"""Validation of a recipe document: its sections, or a list of all errors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Classes = dict[Keys, type[BaseModel]]
 
 
 class UnknownKeyError(UserError):
-    """Error: a recipe key does not exist."""
+    """Error for an unknown recipe key."""
 
 
 class About(BaseModel):
-    """Section `about:`, which describes a recipe; it does not change a run."""
+    """Section `about:`: a description of the recipe, without effect on a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
@@ -88,7 +88,7 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
 
 
 def without_replaced_keys(source: Document) -> Document:
-    """Remove options of a choice (a trunk, a position) replaced by a later document.
+    """Remove the options of a trunk, position, ... replaced by a later document.
 
     If `trunk: lstm` is merged over a base with a transformer, the `heads` of the base are removed. Keys from the same
     or a later document stay; the validation refuses them if they are unknown.
@@ -101,7 +101,7 @@ def without_replaced_keys(source: Document) -> Document:
 
 
 def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str, Any]:
-    """Keys of a section, without the options of choices replaced by later documents."""
+    """Keys of a section, without the options of replaced kinds."""
     latest = max([latest, *(source.layers.get((*keys, key), 0) for key in cls.choice_keys)])
     kept = {
         key: value
@@ -155,7 +155,7 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """Keys from the location of a pydantic error, without its names of types."""
+    """Keys from the location in a pydantic error, without type names."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)
@@ -196,7 +196,7 @@ def _type_error(at: Keys, value: Any, source: Document, classes: Classes) -> Use
 
 
 def _section_error(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
-    """Error raised by a section, with file and line of the key in the error."""
+    """Error from a section, with file and line of the key."""
     if not isinstance(error, UserError):
         return source.error(at, f"{dotted_key(at)}: {error}")
     first, *inner = error.key.split(".") if error.key else ("",)
@@ -225,7 +225,7 @@ def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError
 
 
 def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
-    """For each choice (`kind`, `trunk`, ...): names whose options have this key."""
+    """Names with this key among their options, for each choice (`kind`, `trunk`, ...)."""
     points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
     points |= getattr(owner, "choice_keys", {})
     found = [

@@ -47,7 +47,7 @@ def dotted_key(keys: Keys) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Origin of a key: a file, its line, or words such as "on the command line".
+    """Origin of a key: a file and line, or words such as "on the command line".
 
     name    name of the file, or words for the origin
     file    path of the file, if any
@@ -82,7 +82,7 @@ def parse_scalar(text: str) -> Any:
 
 
 def parse_brackets(text: str) -> list[Any] | dict[str, Any] | None:
-    """Parse `[1, 2]` or `{a: 1}` with items as text; None for other texts."""
+    """Parse `[1, 2]` or `{a: 1}` with items as text; None for any other text."""
     tree = Tree(Place(""), str)
     try:
         node = Loader(text).get_single_node()
@@ -126,7 +126,7 @@ class Loader(*_BASES):  # type: ignore[misc]
 
 
 class _Dumper(yaml.SafeDumper):
-    """One-line YAML writer; quotes all texts that YAML 1.1 or 1.2 would misread."""
+    """One-line YAML writer, with quotes where YAML 1.1 or 1.2 would misread a text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -142,7 +142,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class Tree:
-    """Plain values of YAML nodes, the line of every key, and errors in the nodes."""
+    """Plain values of YAML nodes, the line of every key, and the errors found."""
 
     def __init__(self, whole: Place, meaning: Callable[[str], Any]) -> None:
         self.whole, self.meaning = whole, meaning

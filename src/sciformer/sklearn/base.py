@@ -82,7 +82,7 @@ class Transformer(BaseEstimator):
     def _train(
         self, samples: Any, more: Mapping[str, Any], changes: Mapping[str, Any], smallest: int = 1 << 62
     ) -> None:
-        """Train on the columns of X and the further columns `more`.
+        """Train on the columns of X and the additional columns `more`.
 
         smallest  number of samples of the rarest class
         """
@@ -122,7 +122,7 @@ class Transformer(BaseEstimator):
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _starter(self, samples: Any) -> Starter:
-        """Recipe for X and the columns that it reads; with a given recipe, a table keeps its columns."""
+        """Default or given recipe for X, with a function that makes columns from X."""
         if self.recipe is not None and not isinstance(samples, np.ndarray):
             return Starter("", {}, columns_of_table)
         return choose_recipe(samples, self.purpose)
@@ -140,7 +140,7 @@ class Transformer(BaseEstimator):
         return found
 
     def _validated(self, samples: Any, fitting: bool = False) -> Any:
-        """Let scikit-learn check arrays of numbers; return texts and other tables unchanged."""
+        """Let scikit-learn check arrays of numbers; return other samples unchanged."""
         self._check_samples(samples)
         if _is_table(samples) and not count_rows(samples):
             raise UserError("X has no rows", key="X")
@@ -181,7 +181,7 @@ class Transformer(BaseEstimator):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a pickle, which includes the files of the model."""
+        """State for a pickle, with the files of the model."""
         state = {key: one for key, one in super().__getstate__().items() if key not in ("run_", "_removal")}
         if hasattr(self, "run_"):
             root = self.run_.path
@@ -208,7 +208,7 @@ class Transformer(BaseEstimator):
 
 
 def check_every_row(table: Mapping[str, Any], count: int) -> None:
-    """Check that there is an answer for each row of X, as scikit-learn expects."""
+    """Check that each row of X has one prediction, as scikit-learn expects."""
     rows = count_rows(table)
     if count != rows:
         hint = "Give one row per sample, with observations as lists, and remove data.select from the recipe."
@@ -216,7 +216,10 @@ def check_every_row(table: Mapping[str, Any], count: int) -> None:
 
 
 def columns_of_table(samples: Any) -> dict[str, Any]:
-    """Columns of a table in memory, with the columns that cannot be read, for the reader's error."""
+    """Columns of a table in memory.
+
+    Columns of unsupported types are included, so that the reader can name them in an error.
+    """
     contents = MemoryFile(samples).contents
     known = set(samples.keys()) if hasattr(samples, "keys") else set()
     return {**contents.columns, **{name: samples[name] for name in contents.others if name in known}}
@@ -228,14 +231,14 @@ def count_rows(samples: Any) -> int:
 
 
 def _is_table(samples: Any) -> bool:
-    """Whether samples have named columns: a frame, a mapping, an awkward array, or a list of mappings."""
+    """Whether X is a table: a frame, a mapping, an awkward array, a list of mappings."""
     if isinstance(samples, list | tuple):
         return bool(samples) and (isinstance(samples[0], Mapping) or hasattr(samples[0], "fields"))
     return has_own_type(samples) or isinstance(samples, Mapping) or hasattr(samples, "fields")
 
 
 def _has_only_numbers(table: Any) -> bool:
-    """Whether each column of a frame has a number for each sample, so that it can become an array."""
+    """Whether a frame can become an array: one number per sample in each column."""
     if isinstance(table, Mapping | list | tuple) or not hasattr(table, "iloc"):
         return False
     columns = MemoryFile(table).columns.values() if len(table) else ()

@@ -28,7 +28,7 @@ class TransformerClassifier(ClassifierMixin, Transformer):
     purpose = "classify"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on samples X and their classes y.
+        """Train on samples X and classes y.
 
         sample_weight  weight of each sample in the loss (default: 1)
         """
@@ -66,7 +66,7 @@ class TransformerClassifier(ClassifierMixin, Transformer):
 
 
 class TransformerRegressor(RegressorMixin, Transformer):
-    """Regressor: a transformer that predicts a number and its uncertainty.
+    """Regressor: a transformer that predicts a number and an uncertainty.
 
     run_   the trained `Run`: `run_.report()`, `run_.model`
     """
@@ -74,7 +74,7 @@ class TransformerRegressor(RegressorMixin, Transformer):
     purpose = "regress"
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on samples X and their values y."""
+        """Train on samples X and values y."""
         samples = self._validated(X, fitting=True)
         y = self._checked(y).astype(np.float64)
         _check_lengths(samples, y)
@@ -82,17 +82,17 @@ class TransformerRegressor(RegressorMixin, Transformer):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted values (n,), and their standard deviations if `return_std` is true."""
+        """Predicted values (n,); with `return_std` also the standard deviations (n,)."""
         found = self._predict(X)
         mean = found["mean"].reshape(-1).astype(np.float64)
         return (mean, found["std"].reshape(-1).astype(np.float64)) if return_std else mean
 
 
 class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transformer):
-    """Embedder: a transformer, trained without labels, that converts samples to vectors.
+    """Embedder: a transformer from samples to vectors, trained without labels.
 
-    The default recipes hide a part of each sample and predict it from the rest. Any other recipe works too, also the
-    folder of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
+    The default recipes hide a part of each sample and predict it from the rest. Other recipes work too, also the folder
+    of a trained run: `TransformerEmbedder(recipe="runs/bert")` is fitted without training.
 
     run_   the trained `Run`
     """
@@ -115,7 +115,7 @@ class TransformerEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tra
         return self
 
     def transform(self, X: Any) -> Any:
-        """Vectors (n, dim) of samples."""
+        """Vectors (n, dim) of the samples."""
         table = self._table(X)
         with notes_as_warnings():
             vectors = embed(self.run_, table, accept_drift=self.accept_drift).vectors
@@ -130,6 +130,6 @@ def _check_lengths(samples: Any, y: Any) -> None:
 
 
 def _distinct_names(classes: Any) -> list[str]:
-    """Names of the classes as strings; numbered if two classes have the same string."""
+    """Class names as strings; if two strings are equal, every string gets a number."""
     names = [str(one) for one in classes.tolist()]
     return names if len(set(names)) == len(names) else [f"{i} {name}" for i, name in enumerate(names)]

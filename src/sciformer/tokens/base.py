@@ -39,7 +39,7 @@ else:
 
 
 class DataFindings(NamedTuple):
-    """Assumptions on the data in words, by name, and notes if they are doubtful."""
+    """Assumptions on the data, by name, and notes on doubtful assumptions."""
 
     facts: Mapping[str, str] = {}
     notes: Sequence[str] = ()
@@ -56,25 +56,25 @@ class Tokens(Section):
     source_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of the table from which tokens are made."""
     host_columns: ClassVar[tuple[str, ...]] = ()
-    """Token columns that are not sent to the device, because no model reads them."""
+    """Token columns that no model reads; they are not sent to the device."""
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ()
-    """Keys that may differ from the pretrained run in fine-tuning, because no weight depends on them."""
+    """Keys without effect on the weights. In fine-tuning they may differ from the pretrained run."""
 
     # Columns of the data
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns that the table must have (default: `source_columns`)."""
+        """Required columns of the table (default: `source_columns`)."""
         return tuple(self.source_columns)
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Further columns that are read if the data have them."""
+        """Optional columns, read if the data have them."""
         return ()
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists in which a negative entry is invalid and becomes no token."""
+        """Columns of lists without negative entries: a negative entry makes no token."""
         return ()
 
     @property
@@ -90,7 +90,7 @@ class Tokens(Section):
         """Tokens per sample, from metadata alone; None if the samples must be loaded.
 
         known  function from a column name to the values of all samples (with `lists=True`: to the lengths of the
-               lists); it returns None if the metadata do not have this column
+               lists), or to None if the metadata do not have this column
         """
         return None
 
@@ -100,7 +100,7 @@ class Tokens(Section):
         """Learn vocabularies, scales etc. from training data, and store them in `state`."""
 
     def describe_data(self, profile: Mapping[str, Any]) -> DataFindings:
-        """Assumptions on the training data, such as units, from their profile (default: none)."""
+        """Assumptions on the training data, such as units, from a profile (default: none)."""
         return DataFindings()
 
     def absolute_paths(self) -> Self:
@@ -117,7 +117,7 @@ class Tokens(Section):
 
     @property
     def axes(self) -> int:
-        """Number of coordinates that each token has in the column `at` (default: 1)."""
+        """Number of coordinates of each token in the column `at` (default: 1)."""
         return 1
 
     @property
@@ -147,7 +147,10 @@ class Tokens(Section):
         """Module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
 
     def width(self, dim: int) -> int:
-        """Width of the embedding (default: `dim`); may differ if the trunk embeds tokens."""
+        """Width of the embedding (default: `dim`).
+
+        A trunk that embeds the tokens itself may need another width.
+        """
         return dim
 
     @property
@@ -175,7 +178,7 @@ class Tokens(Section):
 
 
 def stream_part(part: Any, stream: str) -> Any:
-    """Part of a model for one stream: entry of an `nn.ModuleDict`, else `part` itself."""
+    """Part of a model for one stream: entry of an `nn.ModuleDict`, or `part` itself."""
     return part[stream] if isinstance(part, nn.ModuleDict) else part
 
 

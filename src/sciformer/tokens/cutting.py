@@ -28,7 +28,7 @@ class PatchGrid(NamedTuple):
         return 1 + np.maximum(0, -(-(np.asarray(sizes) - self.sides) // np.asarray(self.steps)))
 
     def covered(self, grid: Shape) -> Shape:
-        """Sizes of an array that a grid of patches covers."""
+        """Sizes of an array covered by a grid of patches."""
         return tuple((count - 1) * step + side for count, step, side in zip(grid, self.steps, self.sides))
 
     def cut(self, arrays: Array, fill: Any) -> Array:

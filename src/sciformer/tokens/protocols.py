@@ -2,7 +2,7 @@
 
     class Beads(Maskable, Windowed): ...
 
-Pairwise      attention bias from features of pairs of tokens
+Pairwise      attention bias from features of token pairs
 Maskable      tokens can be hidden by an objective and predicted by a readout
 Windowed      long samples are cut into windows, on any number of axes
 Augmentable   training samples are augmented and mixed
@@ -36,7 +36,7 @@ Mask = Callable[[Stream, float], Array]
 
 
 class Ability(Tokens):
-    """Base class of the protocols that a kind of tokens may implement."""
+    """Base class of the protocols of tokens."""
 
     meaning: ClassVar[str] = ""
     """End of the phrase `tokens that ...` in error messages."""
@@ -45,7 +45,7 @@ class Ability(Tokens):
     def require(cls, tokens: Tokens, who: str) -> Self:
         """Return the tokens; error if they do not declare this protocol.
 
-        who  recipe key with its value, or command, that needs the protocol
+        who  recipe key with its value, or a command, for the error: the cause of the requirement
         """
         if isinstance(tokens, cls):
             return tokens
@@ -63,7 +63,7 @@ def prefix_length(tokens: Tokens) -> int:
 
 
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
-    """Whether a kind overrides a default method of a protocol, such as `Augmentable.mix`."""
+    """Whether a kind overrides a default method of a protocol."""
     return getattr(type(tokens), method.__name__) is not method
 
 
@@ -81,7 +81,7 @@ class Pairwise(Ability):
 
 
 class Readout(nn.Module):
-    """Output layer that predicts tokens from hidden vectors, and its loss."""
+    """Output layer from hidden vectors to tokens, with its loss."""
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """Negative log-likelihood (n,) of tokens, given hidden vectors (n, D)."""
@@ -104,7 +104,7 @@ class Readout(nn.Module):
 
 
 class Maskable(Ability):
-    """Maskable tokens, which objectives hide and a readout predicts."""
+    """Maskable tokens: hidden by an objective, and predicted by a readout."""
 
     meaning: ClassVar[str] = "can be hidden and predicted"
     hides: ClassVar[tuple[str, ...]] = ()
@@ -114,15 +114,18 @@ class Maskable(Ability):
 
     @property
     def can_hide(self) -> bool:
-        """Whether tokens can be hidden; if False, `mask_out` raises a `UserError` (default: True)."""
+        """Whether tokens can be hidden (default: True).
+
+        If False, `mask_out` raises a `UserError`.
+        """
         return True
 
     @abstractmethod
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """Make the readout that predicts the columns of `hides` from hidden vectors."""
+        """Make the readout from hidden vectors to the columns of `hides`."""
 
     def maskable(self, stream: Stream) -> Array | None:
-        """Mask (T,) of the tokens for an objective to hide; None (default) means all."""
+        """Mask (T,) of the tokens available for hiding; None (default) means all tokens."""
         return None
 
     @property
@@ -180,8 +183,9 @@ class Windowed(Ability):
     def stride(self) -> int | tuple[int, ...] | None:
         """Distance between training windows.
 
-        With None (default), windows start at random positions if `random_windows` is true. Otherwise windows are
-        adjacent, or start at every token if the loss is over tokens and the data are in one piece.
+        With None (default), there are three cases. If `random_windows` is true, windows start at random positions. If
+        the loss is over tokens and the data are in one piece, a window starts at every token. Otherwise windows are
+        adjacent.
         """
         return None
 
@@ -232,7 +236,7 @@ class Windowed(Ability):
         if len(size) == 1:  # prefix tokens take positions of the window
             size = (size[0] + lookahead - self.prefix_tokens,)
         elif lookahead:
-            message = f"the objective predicts the token after a window, so windows must have one axis, not {len(size)}"
+            message = f"windows must have one axis to predict the next token, not {len(size)}"
             raise UserError(message, key="tokens.window")
         if size[0] < 1:
             prefix = f"the number of prefix tokens ({self.prefix_tokens})"
@@ -243,7 +247,7 @@ class Windowed(Ability):
         return Windows(size, stride, "even" if even else rule, self.prefix_tokens)
 
     def sample_shapes(self, stream: Stream) -> Array:
-        """Sizes (B, A) of uncut samples along each axis; their tokens are in row-major order."""
+        """Sizes (B, A) of uncut samples along each axis, for tokens in row-major order."""
         return np.maximum(0, stream.lengths - self.prefix_tokens)[:, None]
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
@@ -259,7 +263,7 @@ class Windowed(Ability):
 
 
 class Augmentable(Ability):
-    """Tokens whose training samples can be augmented and mixed."""
+    """Augmentable tokens: training samples can be augmented and mixed."""
 
     meaning: ClassVar[str] = "can be augmented and mixed"
 
@@ -285,7 +289,7 @@ class Gridded(Ability):
 
     @property
     def varies(self) -> bool:
-        """Whether samples differ in grid size; `grid_shape` is then the largest grid."""
+        """Whether the grid size differs between samples; `grid_shape` is the largest grid."""
         return False
 
     @property
@@ -309,7 +313,7 @@ class Preprocessing(nn.Module):
     axes: tuple[str, ...]
     """Names of the axes of variable size, after the batch axis."""
     sizes: list[tuple[int, ...]]
-    """Sizes of these axes for tests of an exported graph. The sizes of the training data come first."""
+    """Sizes of the variable axes for tests of an exported graph. The sizes of the training data come first."""
 
     def example(self, samples: int, sizes: tuple[int, ...]) -> Tensor:
         """Random raw samples, with arrays of these sizes."""
@@ -317,7 +321,7 @@ class Preprocessing(nn.Module):
 
 
 class Exportable(Ability):
-    """Exportable tokens, which programs without this library can make from raw data."""
+    """Exportable tokens: programs without this library can make them from raw data."""
 
     meaning: ClassVar[str] = "describe their preprocessing for other programs"
 
@@ -339,7 +343,7 @@ class Exportable(Ability):
         return None
 
     def export_files(self) -> dict[str, str]:
-        """Files that are stored with an exported model: name -> text."""
+        """Files stored with an exported model: name -> text."""
         return {}
 
 
@@ -348,14 +352,14 @@ class Editable(Ability):
 
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
-    """Raw token columns whose values may be changed."""
+    """Raw token columns with values that may be changed."""
     movable_column: ClassVar[str] = ""
-    """Raw token column with the coordinates that `move` changes; if empty, `move` changes the order of tokens."""
+    """Raw token column with the coordinates for `move`. If empty, `move` changes the order of tokens."""
     coordinates: ClassVar[tuple[str, ...]] = ("place",)
-    """Names of the coordinates that `move` changes."""
+    """Names of the coordinates for `move`."""
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """Coordinates of a token, in the form that `move` takes."""
+        """Coordinates of a token, as arguments for `move`."""
         return tuple(np.atleast_1d(stream.columns[self.movable_column][token])) if self.movable_column else (token,)
 
     def drop(self, stream: Stream, token: int) -> Stream:
@@ -406,7 +410,7 @@ class Editable(Ability):
 
 
 class Textual(Windowed):
-    """Tokens of text, with a vocabulary that encodes and decodes text."""
+    """Tokens of text, with a vocabulary for encoding and decoding."""
 
     meaning: ClassVar[str] = "are encoded from text and decoded to text"
 
@@ -417,7 +421,7 @@ class Textual(Windowed):
 
     @abstractmethod
     def encode(self, text: str) -> Array:
-        """Ids of a text, without special tokens; unknown parts become the unknown token."""
+        """Ids of a text, without special tokens; unknown words become the unknown token."""
 
     @abstractmethod
     def decode(self, ids: Any) -> str:
@@ -429,7 +433,7 @@ class Textual(Windowed):
         """Ids of special tokens by role: begin, end, separator, unknown, mask, padding."""
 
     def special_id(self, role: str) -> int:
-        """Id of the special token of a role; error if there is no such token."""
+        """Id of the special token of a role; error if the role has no token."""
         found = self.specials
         if role not in found:
             there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
@@ -440,7 +444,7 @@ class Textual(Windowed):
     @property
     @abstractmethod
     def writable(self) -> Array:
-        """Mask (vocabulary,) of the ids that stand for text, not for special tokens."""
+        """Mask (vocabulary,) of the ids of text; False for special tokens."""
 
     @property
     def end_id(self) -> int | None:
@@ -449,9 +453,9 @@ class Textual(Windowed):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit of single-letter tokens: "characters" or "bytes".
+        """Unit of single-letter tokens: "characters", "bytes", or "" for other tokens.
 
-        For "bytes", the id is the UTF-8 byte. Other tokens have the unit "" (default).
+        For "bytes", the id is the UTF-8 byte. The default is "".
         """
         return ""
 
@@ -465,7 +469,7 @@ class Textual(Windowed):
         return True
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether `other` has the same settings, so that both can share a vocabulary."""
+        """Whether `other` has equal settings and can therefore share the vocabulary."""
         return False
 
 

@@ -35,7 +35,8 @@ class Scalars(Maskable, Exportable, Editable):
     log: tuple[str, ...] = ()
     """Columns whose logarithm is used; their numbers must be positive (default: none)."""
     drop_missing: bool = False
-    """Whether a missing number has no token, so that a sample may have none (default: false)."""
+    """Leave out missing numbers, so that a sample may have no tokens (default: false). Otherwise a missing number is a
+    token with a learned vector."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:
@@ -72,7 +73,10 @@ class Scalars(Maskable, Exportable, Editable):
         return np.stack(found, 1)
 
     def tokenize(self, table: Table) -> Stream:
-        """Make the columns `value` (T,), NaN if missing, and `name` (T,), the index of the number."""
+        """Make the columns `value` (T,), with NaN for missing numbers, and `name` (T,).
+
+        `name` is the index of the number in `columns`.
+        """
         values = self._values(table)
         count, each = values.shape
         columns = {"value": values.ravel(), "name": np.tile(np.arange(each), count)}
@@ -89,14 +93,14 @@ class Scalars(Maskable, Exportable, Editable):
         return stream.with_columns(**made)
 
     def distance(self, stream: Stream) -> None:
-        """None: numbers have no places."""
+        """None, because numbers have no positions."""
         return
 
     def embedding(self, dim: int) -> nn.Module:
         return ScalarEmbedding(len(self.columns), dim)
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of the numbers that are not missing."""
+        """Mask of the numbers, False if missing."""
         return np.asarray(np.isfinite(stream.columns["value"]))
 
     def visible_part(self, dim: int) -> nn.Module:

@@ -4,8 +4,9 @@
     step-0000040/weights-00001-of-00002.safetensors, ...    the same with FSDP2: a shard from each rank
     latest                       name of the newest checkpoint, for people; `load` lists the folders instead
 
-A checkpoint is written under a temporary name, synced, hashed, renamed and synced. So at any time the older or the
-newer checkpoint is complete. The hashes detect a flipped bit, which safetensors does not. This module never unpickles.
+A checkpoint is written under a temporary name, synced, hashed, renamed and synced again. At any time, either the older
+or the newer checkpoint is therefore complete. The hashes detect a flipped bit, which safetensors does not. This module
+never unpickles.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step, then remove old checkpoints.
 
-    The newest `keep` checkpoints and the checkpoint of step `also` are kept. Checkpoints of later steps are removed,
+    The newest `keep` checkpoints and the checkpoint of step `also` are kept. Checkpoints of later steps are removed
     too; they exist only if the run was resumed from an earlier step.
     """
     assert min(step + 1, keep) >= 1, (step, keep)
@@ -166,18 +167,18 @@ def _files(
 
 
 def _size(files: Mapping[str, Mapping[str, Tensor]]) -> int:
-    """Upper bound of the size of files of tensors, in bytes."""
+    """Upper bound of the size of tensor files, in bytes."""
     return sum(tensor.nbytes + 256 for named in files.values() for tensor in named.values())
 
 
 def _partial(final: Path, pid: int) -> Path:
-    """Temporary folder in which the process `pid` writes a checkpoint."""
+    """Temporary folder of process `pid` for an unfinished checkpoint."""
     return final.with_name(f".partial-{final.name}-{pid}")
 
 
 @contextmanager
 def _discarded_on_error(final: Path, needed: int) -> Iterator[Path]:
-    """Context manager for the temporary folder of a checkpoint; an error removes it."""
+    """Context manager: temporary folder of a checkpoint, removed after an error."""
     partial = _partial(final, os.getpid())
     try:
         yield partial
@@ -205,7 +206,7 @@ def _write_files(
 ) -> dict[str, dict[str, Any]]:
     """Write files of tensors; return their sizes and hashes.
 
-    state   include the size and hash of state.json
+    state   whether to return the size and hash of state.json too
     """
     for name, named in files.items():
         safetensors.torch.save_file(named, partial / name)
@@ -227,8 +228,8 @@ def _commit(final: Path, manifest: dict[str, Any]) -> None:
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
     """Load the newest intact checkpoint, or the checkpoint of `step`.
 
-    A damaged checkpoint is reported through `log`, and the next older checkpoint is tried. If there is no checkpoint
-    and `step` is not given, the result is None.
+    A damaged checkpoint is reported through `log`, and the next older checkpoint is tried. Without any checkpoint and
+    without `step`, the result is None.
     """
     there = _find_checkpoints(folder)
     if not there and step is None:
@@ -256,7 +257,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors to contiguous CPU memory; tied weights are copied for each name."""
+    """Copy tensors to contiguous CPU memory; tied weights are copied under each name."""
     seen: set[int] = set()
     result = {}
     for name, tensor in named.items():
@@ -269,7 +270,7 @@ def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tidy(folder: Path) -> None:
-    """Clean up after processes that were killed: remove partial folders, finish renames."""
+    """Clean up after killed processes: remove partial folders and finish renames."""
     for path in list(folder.iterdir()):
         partial = PARTIAL_FOLDER.fullmatch(path.name)
         if partial and not is_alive(int(partial["pid"])):
@@ -384,9 +385,9 @@ def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
 
 
 def parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
-    """Parse the tensors of a safetensors file from its verified bytes.
+    """Parse the tensors of a safetensors file from verified bytes.
 
-    data   content of the file; empty if the file is too large, and then it is read from `path`
+    data   content of the file; empty for a large file, which is then read from `path`
     """
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)

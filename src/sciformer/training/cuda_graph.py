@@ -1,7 +1,8 @@
 """Loss and gradient of a step as one CUDA graph per input shape.
 
 With the CUDA graphs of the compiler, the host still has work in every step: it checks the inputs and passes several
-hundred tensors from the forward to the backward pass. Small models may wait for the host (see decision 041).
+hundred tensors from the forward to the backward pass. With small models, the GPU may wait for the host (see decision
+041).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class CudaGraphStep:
 
     call     function of the step, compiled without CUDA graphs
     weights  the trained parameters
-    context  context manager in which `call` runs
+    context  context manager around every call
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class CudaGraphStep:
     def __call__(self, inputs: ModelInputs, scale: float) -> Tensor | None:
         """Compute loss times `scale` for inputs on the host, and set the gradients.
 
-        Returns None for the first inputs of a shape. The caller then runs the step without a graph, which compiles it.
+        The result is None for the first inputs of a shape. The caller then runs and compiles the step without a graph.
         """
         shape = inputs.shape()
         if shape not in self.kept:

@@ -75,7 +75,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which prints and writes files."""
+        """Whether this is rank 0, which alone prints and writes files."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
@@ -119,7 +119,7 @@ class Ranks:
     def in_turn(self, work: Callable[[], Made]) -> Made:
         """Run `work` on the first rank, then on all other ranks.
 
-        The other ranks can use files written by the first rank.
+        The other ranks can then use the files of the first rank.
         """
         made: list[Made] = []
         self.lead(lambda: made.append(work()))
@@ -171,7 +171,7 @@ class Ranks:
             ) from error
 
     def _absent_ranks(self) -> list[int]:
-        """Ranks without a response; empty for a process group made by the caller."""
+        """Ranks without a response; empty if the caller has made the process group."""
         if not JOINED_HERE:
             return []
         absent: list[int] = []
@@ -183,7 +183,7 @@ class Ranks:
 
 
 def _call_roll(store: Any, rank: int, world: int, absent: list[int]) -> None:
-    """Announce this rank in the store, and add the ranks that do not to `absent`."""
+    """Announce this rank in the store; add all silent ranks to `absent`."""
     end = time.monotonic() + ROLL_CALL_SECONDS
     try:
         store.set(f"sciformer/present/{rank}", "")
@@ -224,7 +224,10 @@ def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Detached full tensor, gathered if it is a DTensor; all ranks must call it."""
+    """Detached full tensor, gathered from the shards of a DTensor.
+
+    For a DTensor, all ranks must call this function.
+    """
     tensor = tensor.detach()
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
@@ -236,7 +239,7 @@ def local_tensor(tensor: Tensor) -> Tensor:
 
 
 def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
-    """Tensors to save on this rank: its shards; on the first rank, also other tensors.
+    """Tensors of this rank for a checkpoint: shards; on rank 0 also unsharded tensors.
 
     The shards of all ranks, concatenated along the first axis in the order of the ranks, are the full tensor.
     """
@@ -253,9 +256,9 @@ def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
 def place(value: Tensor, like: Tensor) -> Tensor:
     """Move a full tensor to the device of `like`, and shard it if `like` is sharded.
 
-    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its shard out of its own copy. If
-    the first rank sent the shards, all ranks would have to read the tensors in the same order, which files do not
-    guarantee.
+    A tensor of another shape, for example a scalar, is not sharded. Every rank cuts its shard out of its own copy of
+    the tensor. If the first rank sent the shards, all ranks would have to read the tensors in the same order, but files
+    do not guarantee an order.
     """
     value = value.to(like.device)
     if is_sharded(like) and value.shape == like.shape:

@@ -1,4 +1,4 @@
-"""The training loop: steps, log, evaluation, checkpoints, resumption."""
+"""Training loop: steps, log, evaluation, checkpoints, resumption."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Engine:
 
     @contextmanager
     def own_state(self) -> Generator[None]:
-        """Context manager: restore the random state and the matmul precision at its end."""
+        """Context manager: restore random state and matmul precision at the end."""
         device = self.ranks.device
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
@@ -178,7 +178,7 @@ class Engine:
             self._log(number)
 
     def _record_skipped(self, number: int, batch: Batch) -> None:
-        """Log a skipped step; raise an error after `max_skipped` skipped steps in a row."""
+        """Log a skipped step; error after `max_skipped` skipped steps in a row."""
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
         where = f"NaN or infinity in samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
@@ -221,7 +221,7 @@ class Engine:
     # Evaluation and checkpoints
 
     def _evaluate_and_keep(self) -> bool:
-        """Evaluate the model and keep it if it is the best; return whether to stop early."""
+        """Evaluate the model, and save the best model; return whether to stop early."""
         began = time.monotonic()
         part, found = self._evaluate()
         scores = {name: float(value) for name, value in found.scores.items()}
@@ -254,7 +254,7 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Evaluate the averaged weights, or else the current weights; return part and scores."""
+        """Evaluate the averaged weights, or else the weights; return part and scores."""
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -264,7 +264,7 @@ class Engine:
         return part, found
 
     def evaluated_part(self) -> tuple[str, int | None]:
-        """Part of the data that selects the best model, and its number of samples (None: all)."""
+        """Part for the selection of the best model, and number of samples (None: all)."""
         return ("valid", None) if "valid" in self.assembly.parts() else ("train", 1024)
 
     def evaluate(self, part: str, limit: int | None) -> Evaluation:
@@ -305,7 +305,7 @@ class Engine:
         return had
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether these scores are the best so far; the loss decides between equal scores."""
+        """Whether these scores are the best so far; for equal scores, the loss decides."""
         name, before = self.settings.best, self.best.get("scores")
         if not before or math.isnan(before[name]):
             return not before or not math.isnan(scores[name])
@@ -313,7 +313,7 @@ class Engine:
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor] | Path:
-        """Weights (or their moving average) on the CPU; a file if they are sharded."""
+        """Weights or their moving average, on the CPU; sharded weights in a file."""
         kept = {**named_tensors(self.step.model), **self.ema}
         if self.sharded:
             return stream_weights(self.folder.model, kept, self.best, self.ranks)
@@ -338,7 +338,7 @@ class Engine:
         raise UserError(message, hint=hint, key="train.learning_rate", file=self.folder.path)
 
     def _resume_hint(self) -> str:
-        """Hint how to resume from the last evaluated checkpoint; empty if no hint is needed."""
+        """Hint on resuming from the last evaluated checkpoint; may be empty."""
         there = checkpoint.steps(self.folder.checkpoints)
         if self.sound is None and there:
             return " No checkpoint was evaluated yet: with --fresh the training starts over."
@@ -383,7 +383,7 @@ class Engine:
             checkpoint.save_shards(folder, self.number, own, state, self.ranks, keep=keep, also=self.sound)
 
     def _own_part(self, name: str, value: Tensor) -> Tensor:
-        """Shard that this rank holds of a carried tensor, on the device of the rank."""
+        """Shard of a carried tensor for this rank, on the device of the rank."""
         if self.declared[name].divided:
             value = value.tensor_split(self.ranks.world)[self.ranks.rank]
         return value.to(self.ranks.device)
@@ -413,8 +413,8 @@ class Engine:
     def passes(self) -> float:
         """Mean number of passes of the whole training over the tokens of the data.
 
-        It differs from the number of epochs if windows overlap or leave tokens out, and because an epoch leaves out the
-        last samples that do not fill a batch.
+        This number differs from the number of epochs if windows overlap or leave tokens out. An epoch also leaves out
+        the last samples that do not fill a batch.
         """
         train, passes = self.assembly.dataset("train"), self.total / self.order.batches
         if self.settings.tokens is None:
@@ -435,7 +435,7 @@ class Engine:
         return self.number >= self.total or self.early
 
     def repair(self, accepted: bool) -> bool:
-        """Rebuild the best model from its checkpoint if it is damaged.
+        """Rebuild a damaged best model from its checkpoint.
 
         Returns whether the model was intact.
 

@@ -3,9 +3,9 @@
     sciformer pretrain text/bert --run runs/bert
     sciformer finetune text/sentiment --from runs/bert
 
-The new run takes from the pretrained run: its best weights, where name and shape agree; the statistics of its tokens
-(vocabulary, scales); and the keys of the sections `tokens` and `model` that the new recipe does not set. Afterwards the
-new run does not need the pretrained run.
+The new run takes three things from the pretrained run: its best weights, where name and shape agree; the statistics of
+its tokens (vocabulary, scales); and keys of the sections `tokens` and `model` that the new recipe does not set.
+Afterwards the new run does not need the pretrained run.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Pretrained:
         """Copy weights of equal name and shape into a model; record them in `about`.
 
         Embedding and trunk must agree completely. Heads and readout are copied if the objective is the same and all
-        their tensors fit; a pooling is copied if it fits.
+        their tensors fit; a pooling is copied if its tensors fit.
         """
         own = named_tensors(model)
         self._check_same_body(own, recipe)
@@ -124,7 +124,7 @@ class Pretrained:
         }
 
     def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Refuse a recipe with another embedding or trunk; the error lists the keys that differ."""
+        """Refuse a recipe with another embedding or trunk; list the differing keys."""
         ours, theirs = ({name: tuple(weight.shape) for name, weight in side.items()} for side in (own, self.weights))
         body = [name for name in {**ours, **theirs} if not is_answer(name)]
         optional = {name for name in ours.keys() ^ theirs.keys() if name.startswith(OPTIONAL_WEIGHTS)}
@@ -143,11 +143,11 @@ class Pretrained:
 
     @property
     def can_answer(self) -> bool:
-        """Whether all heads were copied, so that the model can predict before training."""
+        """Whether all heads were copied: the model can then predict before training."""
         return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
 
     def words(self) -> str:
-        """Sentence that lists copied, new and unused tensors, for the log."""
+        """Sentence on copied, new and unused tensors, for the log."""
         about = self.about
         text = f"starting from {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
         text += "" if about["step"] is None else f", step {about['step']}"
@@ -158,9 +158,9 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return the recipe and this run.
+    """Complete a recipe from its pretrained run; return both.
 
-    The run is None without `train.init_from`, and for a resumed training, which needs its own folder only.
+    The run is None without `train.init_from`, and for a resumed training, which needs only its own folder.
     """
     if not recipe.train.init_from:
         return recipe, None

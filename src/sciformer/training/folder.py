@@ -1,4 +1,4 @@
-"""The folder of a run: paths, lock, log, and files with recorded hashes."""
+"""Folder of a run: paths, lock, log, and files with recorded hashes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ else:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _is_locked(descriptor: int) -> bool:
-        """Whether another process holds the lock; the lock is not taken for this test."""
+        """Whether another process holds the lock, tested without taking it."""
         start = (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # type, whence, start, length, process of `struct flock`
         if sys.platform == "darwin":
             layout, place, start = "@qqihh", 3, (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
@@ -78,7 +78,7 @@ RUN_FILES = (
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder; give a warning if it cannot be removed."""
+    """Remove a file or folder; warn if this fails."""
     if path.is_symlink() or path.is_file():
         with suppress(OSError):
             path.unlink()
@@ -104,7 +104,7 @@ def is_alive(pid: int) -> bool:
 
 
 def assert_plain(value: Any, where: str) -> None:
-    """Assert that JSON keeps a value unchanged (a tuple would become a list)."""
+    """Assert that JSON keeps a value unchanged; a tuple, for example, becomes a list."""
     if type(value) is dict:
         for key, item in value.items():
             assert type(key) is str, f"{where} has the key {key!r}, which is not text"
@@ -117,7 +117,7 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 def are_scores(value: dict[str, Any]) -> bool:
-    """Whether the entries of scores.json that this package uses have valid types."""
+    """Whether the used entries of scores.json have valid types."""
     parts, along = value.get("parts", {}), value.get("along") or {}
     if type(parts) is not dict or type(along) is not dict:
         return False
@@ -184,8 +184,8 @@ class Folder:
     def claim(self) -> Iterator[None]:
         """Context manager: create and lock the folder.
 
-        It is an error if the folder is not from a run, but has files that a training would replace. After a UserError,
-        a newly created folder is removed again if no training began in it.
+        A folder that is not from a run is refused if it has files that a training would replace. After a UserError, a
+        newly created folder is removed again if no training began in it.
         """
         for attempt in range(CLAIM_ATTEMPTS):
             self._check_own()
@@ -209,7 +209,7 @@ class Folder:
                 return
 
     def _check_own(self) -> None:
-        """Refuse a folder with files of another origin, which a training would replace."""
+        """Refuse a folder with files of another origin, if a training would replace them."""
         there = sorted(path for name in RUN_FILES for path in self.path.glob(name))
         if there and not self.is_run:
             name = there[0].relative_to(self.path)
@@ -217,7 +217,7 @@ class Folder:
             raise UserError(message, hint="Use another --run.", file=self.path)
 
     def _remove_unused(self) -> None:
-        """Remove the locked folder if it has no other files than those of `create` and `lock`."""
+        """Remove the locked folder if it has only the files of `create` and `lock`."""
         if {path.name for path in self.path.iterdir()} <= {".lock", self.checkpoints.name}:
             with suppress(OSError):  # not empty: another process has just created its part again
                 self.checkpoints.rmdir()
@@ -252,7 +252,7 @@ class Folder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder for this process until the context or the process ends."""
+        """Lock the folder for this process, until the context or the process ends."""
         with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
             inode = os.stat(self.path)
             me = (os.getpid(), inode.st_dev, inode.st_ino)
@@ -300,9 +300,9 @@ class Folder:
         self.signature = text
 
     def owner(self) -> dict[str, Any] | None:
-        """Process that has locked the folder, or None.
+        """Process with the lock of the folder, or None.
 
-        The keys are `pid`, `host`, `since` and the job, as far as they are known.
+        The keys are `pid`, `host`, `since` and the job, if known.
         """
         path = self.path / ".lock"
         try:
@@ -322,7 +322,7 @@ class Folder:
     def is_locked_with(self, signature: str, seconds: float) -> bool:
         """Whether the lock file has this signature, after waiting up to `seconds`.
 
-        A network file system may show a new file from another machine late.
+        On a network file system, a new file from another machine may appear late.
         """
         end = time.monotonic() + seconds
         while True:
@@ -345,7 +345,7 @@ class Folder:
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
     def _check_place(self) -> None:
-        """Refuse to write if the locked folder is gone, such as a lost network folder."""
+        """Refuse to write into a missing locked folder, as after a lost network disk."""
         if not self.signature:
             return
         with suppress(OSError):
@@ -374,7 +374,7 @@ class Folder:
         self.write("stopped.json", json.dumps({"step": step, **reason, **present_job(), "time": when}) + "\n")
 
     def forget_stop(self) -> None:
-        """Remove stopped.json, which records the stop of an earlier training."""
+        """Remove stopped.json, the note of an earlier stop."""
         with _as_user_error(f"stopped.json cannot be removed from {self.path}", self.path):
             (self.path / "stopped.json").unlink(missing_ok=True)
 
@@ -479,14 +479,14 @@ def _open_without_links(path: str, flags: int) -> int:
 
 
 @contextmanager
-def _as_user_error(failed: str, path: Path) -> Iterator[None]:
+def _as_user_error(message: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _folder_error(failed, path, error) from error
+        raise _folder_error(message, path, error) from error
 
 
-def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
+def _folder_error(message: str, path: Path, error: OSError) -> UserError:
     advice = {
         errno.EEXIST: "A file has this name: choose another folder with --run.",
         errno.ENOTDIR: "A part of the path is a file: choose another folder with --run.",
@@ -498,4 +498,4 @@ def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
     }
     why = f"{error.strerror or error} ({error.filename or path})"
     hint = advice.get(error.errno or 0, "Choose another folder with --run.")
-    return UserError(f"{failed}: {why}", hint=hint, file=path)
+    return UserError(f"{message}: {why}", hint=hint, file=path)

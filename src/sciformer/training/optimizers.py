@@ -23,7 +23,7 @@ class Ranger(torch.optim.RAdam):
     """RAdam (arXiv 1908.03265) with Lookahead (arXiv 1907.08610).
 
     RAdam is Adam with a rectified second moment in the first steps. Lookahead keeps slow weights s and fast weights w.
-    After every `every` steps it sets   s <- s + share (w - s),   w <- s.
+    Once in `every` steps, s <- s + share (w - s) and then w <- s.
     """
 
     def __init__(self, params: Any, every: int = 6, share: float = 0.5, **options: Any) -> None:
@@ -32,7 +32,7 @@ class Ranger(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Do a step of RAdam and, after every `every` steps, a Lookahead update.
+        """Do a step of RAdam and, once in `every` steps, a Lookahead update.
 
         The slow weights are in the optimizer state `slow`.
         """
@@ -101,7 +101,7 @@ def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
 def learning_rate(step: int, total: int, settings: Train) -> float:
     """Learning rate of a step; steps are counted from 0.
 
-    After a linear warmup, it is the peak learning rate times the following factor (with min = `min_lr_ratio`):
+    After a linear warmup, the learning rate is its peak times a factor (with min = `min_lr_ratio`):
 
     cosine        min + (1 - min) (1 + cos(pi t)) / 2       t goes from 0 after the warmup to 1 at the end
     inverse_sqrt  sqrt(warmup / step)                       (arXiv 1706.03762)

@@ -43,7 +43,7 @@ class ProgressReporter:
 
 
 class Board:
-    """Curves for TensorBoard; does nothing if TensorBoard is not installed."""
+    """Curves for TensorBoard; without TensorBoard, no curves."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.writer: Any = None

@@ -1,4 +1,4 @@
-"""Checks before a run is resumed: the same recipe and the same data."""
+"""Checks before a run is resumed: same recipe, same data."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ RESUME_HINT = "Use another --run, start over with --fresh, or resume with --acce
 
 
 class Changed(UserError):
-    """Error: the data differ from the data at the start of the run."""
+    """Error for changed data: not the data at the start of the run."""
 
 
 def absolute_paths(recipe: Recipe) -> Recipe:
-    """Recipe with absolute paths, so that it can be used from every folder."""
+    """Recipe with absolute paths, valid in every folder."""
     streams = {name: one.absolute_paths() for name, one in recipe.streams.items()}
     tokens = streams if isinstance(recipe.tokens, Mapping) else streams["tokens"]
     return replace(recipe, data=recipe.data.absolute_paths(), tokens=tokens)
 
 
 def check_same_recipe(old: Recipe, new: Recipe, accepted: bool, log: Log) -> None:
-    """Raise an error if the recipe changed, or log the changes if `accepted`."""
+    """Raise an error if the recipe has changed; log the changes if `accepted`."""
     found = differences(absolute_paths(old).to_dict(), absolute_paths(new).to_dict(), NEUTRAL_KEYS)
     if not found:
         return
@@ -48,7 +48,7 @@ def note_versions(old: Mapping[str, object], new: Mapping[str, object], log: Log
 def check_same_data(
     old: Mapping[str, str], new: Mapping[str, str], accepted: bool, log: Log, advice: str = RESUME_HINT
 ) -> None:
-    """Raise an error if fingerprints of the data changed, or log this if `accepted`."""
+    """Raise an error if fingerprints of the data have changed; log this if `accepted`."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     if not changed:
         return

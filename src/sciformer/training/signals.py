@@ -16,7 +16,7 @@ ECHO_SECONDS = 1.0
 
 
 class Stop:
-    """Flag that a signal handler sets and the training loop reads."""
+    """Flag set by a signal handler and read by the training loop."""
 
     def __init__(self) -> None:
         self.signal: int = 0
@@ -33,7 +33,7 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:
-        """Context manager that installs the signal handlers (only in the main thread)."""
+        """Context manager: install the signal handlers (only in the main thread)."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return

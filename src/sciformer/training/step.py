@@ -50,9 +50,9 @@ class StepResult:
 class OptimizerStep:
     """Optimizer steps for a module `step` (a model with its objective).
 
-    The loss of a batch is summed over micro-batches and ranks, and divided once by the count of the whole batch. So the
-    gradient does not depend on the number or the sizes of the micro-batches. After a non-finite gradient no weight
-    changes.
+    The loss of a batch is summed over micro-batches and ranks, and divided once by the count of the whole batch. The
+    gradient therefore does not depend on the number or the sizes of the micro-batches. After a non-finite gradient no
+    weight changes.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OptimizerStep:
 
         total     number of steps of the whole training
         share     largest number of samples of a batch on one rank
-        carried   tensors that the objective carries from step to step, on the device
+        carried   tensors carried from step to step by the objective, on the device
         """
         self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
         self.settings, self.ranks, self.total, self.share, self.log = settings, ranks, total, share, log
@@ -154,11 +154,11 @@ class OptimizerStep:
         self.last = None
 
     def _record_halves(self) -> None:
-        """Make the compiler record the forward and the backward pass as separate CUDA graphs."""
+        """Compile the step with separate CUDA graphs of forward and backward pass."""
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
     def close(self) -> None:
-        """Free the compiled step and its CUDA graphs; other compiled functions stay.
+        """Free the compiled step and its CUDA graphs, but no other compiled functions.
 
         The next call compiles the step again.
         """
@@ -170,9 +170,9 @@ class OptimizerStep:
             gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
-        """Set `.grad` of the weights to the gradient of the mean loss; return this loss.
+        """Set `.grad` of the weights to the gradient of the mean loss; return the loss.
 
-        If memory runs out, the micro-batch is halved and the gradient computed again.
+        If memory runs out, the micro-batch is halved and the gradient is computed again.
         """
         while True:
             try:
@@ -246,7 +246,7 @@ class OptimizerStep:
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
         """Model inputs of a micro-batch, padded to a few shapes for a compiled step.
 
-        room   number of samples and of tokens to pad the batch to, if the batch has fixed shapes
+        room   number of samples and of tokens after padding, for batches of fixed shape
         """
         packed, multiple = self.settings.packed, self.pad_to_multiple
         rows = width = None
@@ -281,7 +281,7 @@ class OptimizerStep:
 
 
 def why_one_pass(step: Step) -> str:
-    """Reason why a batch cannot be divided into micro-batches; empty if it can."""
+    """Reason against dividing a batch into micro-batches; empty if there is none."""
     objective = step.objective
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
@@ -293,7 +293,7 @@ def why_one_pass(step: Step) -> str:
 
 
 def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ranks) -> None:
-    """Raise an error if objective or model cannot use the given micro-batch or shards.
+    """Refuse micro-batches or shards without support in objective or model.
 
     reason   reason from `why_one_pass`; empty if a batch may be divided
     """
@@ -310,8 +310,8 @@ def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ra
 def give_own_code(module: nn.Module) -> None:
     """Give the `forward` method of a module a code object of its own.
 
-    The compiler stores compiled code with the code object of a function. With a code object for each training, its
-    compiled code can be freed alone, and recompilations are counted separately.
+    The compiler stores compiled code with the code object of a function. With a separate code object, the compiled code
+    of a training can be freed alone, and its recompilations are counted alone.
     """
     old: Any = type(module).forward
     own = types.FunctionType(old.__code__.replace(), old.__globals__, old.__name__, old.__defaults__, old.__closure__)
@@ -320,9 +320,9 @@ def give_own_code(module: nn.Module) -> None:
 
 @contextlib.contextmanager
 def allow_many_shapes(compiled: bool) -> Iterator[None]:
-    """Context manager that allows compilation for up to `MAX_COMPILED_SHAPES` shapes.
+    """Context manager: allow compilation for up to `MAX_COMPILED_SHAPES` shapes.
 
-    The default limit of the compiler is lower. Beyond it, the compiler silently stops compiling.
+    The default limit of the compiler is lower. Above its limit, the compiler silently stops compiling.
     """
     if not compiled:
         yield
@@ -361,9 +361,9 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
 
 @contextlib.contextmanager
 def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
-    """Context manager for matrix products with `train.precision: tensorfloat32`.
+    """Context manager: matrix products with `train.precision: tensorfloat32`.
 
-    The precision is a setting of the whole process, so it is restored at the end.
+    The precision is a setting of the whole process, so the old setting is restored at the end.
     """
     before = torch.get_float32_matmul_precision()
     if settings.precision == "tensorfloat32" and device.type == "cuda":
@@ -375,14 +375,14 @@ def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
 
 
 def nonfinite_rows(column: Array) -> Array:
-    """Mask of the rows of a column that contain NaN or infinity."""
+    """Mask of the rows with NaN or infinity in a column."""
     if column.dtype.kind != "f":
         return np.zeros(len(column), bool)
     return np.asarray(~np.isfinite(column).all(tuple(range(1, column.ndim))))
 
 
 def bad_samples(batch: Batch) -> list[int]:
-    """Ids of the samples of a batch that contain NaN or infinity."""
+    """Ids of the samples with NaN or infinity in a batch."""
     bad = np.zeros(len(batch), bool)
     for stream in batch.streams.values():
         for column in stream.columns.values():

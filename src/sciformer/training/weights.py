@@ -1,4 +1,4 @@
-"""Weights of a trained model in a safetensors file, with its hash in the manifest."""
+"""Weights of a trained model: a safetensors file, with its hash in the manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load_into(
 ) -> None:
     """Copy weights into a model.
 
-    place   function (tensor, parameter) -> the tensor on the device and with the sharding of the parameter
+    place   function (tensor, parameter) that moves a tensor to the device and sharding of the parameter
     what    origin of the weights, for errors
     file    file of the weights, for errors
     """
@@ -73,7 +73,7 @@ def save_weights(folder: Path, weights: dict[str, Tensor] | Path, about: dict[st
 def stream_weights(folder: Path, weights: Mapping[str, Tensor], about: dict[str, Any], ranks: Ranks) -> Path:
     """Gather sharded weights one by one and write them to a temporary file.
 
-    All ranks must call it; the first rank writes. No rank holds more than one complete tensor.
+    All ranks must call this function; the first rank writes. No rank holds more than one complete tensor.
     """
     partial, layout, end = folder / f".{WEIGHTS}.sharded", {}, 0
     for name, weight in weights.items():
@@ -112,7 +112,7 @@ def _metadata(about: dict[str, Any]) -> dict[str, str]:
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
-    """Name that a dtype has in safetensors files, such as `F32` or `BF16`."""
+    """Name of a dtype in safetensors files, such as `F32` or `BF16`."""
     data = save({"x": torch.empty(0, dtype=dtype)})
     return str(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["x"]["dtype"])
 
@@ -125,7 +125,7 @@ def _write_error(folder: Path, error: OSError) -> UserError:
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load weights and metadata from `folder`, the `model` folder of a run.
 
-    A file with another hash than in the manifest is an error.
+    A file whose hash is not the hash in the manifest is refused.
     """
     path, files = folder / WEIGHTS, run_files(folder.parent)
     others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]

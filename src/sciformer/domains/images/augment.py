@@ -61,7 +61,7 @@ class Augmentation:
         return which + (rng.uniform("flip") < 0.5) if "flip" in self.augment else which
 
     def permutes_pixels(self, shape: Shape) -> bool:
-        """Whether all augmentations only permute pixels, and patches cover each pixel once."""
+        """Whether augmentations only permute pixels, and patches cover each pixel once."""
         cutting = self.section.cutting
         fits = cutting.steps == cutting.sides and cutting.covered(tuple(cutting.grid(shape).tolist())) == shape
         return fits and set(self.augment) <= {"flip", "turn"}
@@ -69,7 +69,7 @@ class Augmentation:
     def permute_patches(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
         """Flip and turn images by permuting the pixels of their patches (T, pixels).
 
-        The data are copied only once, which is faster than assembling and cutting the images.
+        The data are copied only once. This is faster than assembling and cutting the images.
         """
         size = channels * patches.dtype.itemsize
         kind = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype((np.void, size))
@@ -126,7 +126,7 @@ def apply_symmetry(images: Array, number: int) -> Array:
 
 @lru_cache(8)
 def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
-    """Pixel permutation of each symmetry, for images stored patch by patch."""
+    """Pixel permutations of the symmetries, for images stored patch by patch."""
     places = np.arange(shape[0] * shape[1]).reshape(1, *shape, 1)
     slot = np.argsort(cutting.cut(places, 0).ravel())
     possible = range(8 if shape[0] == shape[1] else 2)

@@ -1,4 +1,4 @@
-"""Image column of a table; the images may differ in shape."""
+"""Image column of a table, for images of equal or different shapes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class ImageColumn:
         return len(self.shapes)
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
-        """Yield row numbers and images (n, height, width, channels) for each shape, without missing images."""
+        """Row numbers and images (n, height, width, channels) of each shape.
+
+        Missing images are left out.
+        """
         if self.one_shape:
             yield np.arange(len(self)), self.values
             return

@@ -37,7 +37,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Fraction of predictions that follow the first cue: first / (first + second), or nan."""
+        """Share of the first cue: first / (first + second); nan if both are 0."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -64,7 +64,7 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBi
 
 
 def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
-    """Plot the cue bias of each model or part: dots for classes, a bar for the total."""
+    """Plot the cue bias of each model or part: a dot per class, an error bar in all."""
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 1.1 + 0.45 * len(found))
     for i, bias in enumerate(found.values()):
@@ -81,7 +81,7 @@ def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
 
 
 def cue_section(page: Page, found: ReportData) -> None:
-    """Add the cue bias to the report if the data have a second, conflicting cue."""
+    """Add the cue bias to the report, for data with two conflicting cues."""
     label, made = getattr(found.objective, "label", ""), {}
     for part, evaluated in found.evaluated.items():
         if "probabilities" in evaluated.outputs and SECOND_CUE in evaluated.samples and label in evaluated.samples:

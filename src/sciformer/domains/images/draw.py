@@ -30,7 +30,7 @@ def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
 
 
 def draw_side_by_side(axes: Axes, images: Mapping[str, Array]) -> None:
-    """Draw images side by side, with the colour limits of the last image."""
+    """Draw images side by side, with the same colour limits as the last image."""
     *_, last = images.values()
     ends, gap = display_limits(last), max(1, last.shape[1] // 12)
     for number, (name, image) in enumerate(images.items()):

@@ -1,4 +1,7 @@
-"""Recipes for arrays in memory: images (n, height, width[, channels]) and rows of values (n, values)."""
+"""Recipes for arrays in memory: images, or rows of values.
+
+Shapes: images (n, height, width[, channels]), rows (n, values).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ SMALL_MODEL = {
 def choose(samples: Any, purpose: Purpose) -> Starter | None:
     """Recipe of a small Vision Transformer.
 
-    A row of values becomes an image of one row; each patch has one or a few of the values.
+    A row of values becomes an image with one row of pixels; each patch has one or a few of the values.
     """
     if not isinstance(samples, np.ndarray) or samples.dtype.kind not in "biuf" or not 2 <= samples.ndim <= 4:
         return None

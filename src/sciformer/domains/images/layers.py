@@ -38,11 +38,11 @@ class Pixels(nn.Module):
 class Stem(nn.Module):
     """Convolutional stem: 3 x 3 convolutions with stride 2 (arXiv 2106.14881).
 
-        x <- act(norm(conv(x))), repeated until one pixel is left of each patch, then x <- W x + b
+        x <- act(norm(conv(x))), repeated until each patch is one pixel, then x <- W x + b
 
     The number of channels doubles with each convolution up to D / 2, and is at least `MIN_STEM_CHANNELS`. Unlike in the
-    paper, LayerNorm over channels replaces BatchNorm, and activations outside an image are set to 0. So the result
-    depends neither on padding nor on other samples of the batch.
+    paper, LayerNorm over channels replaces BatchNorm, and activations outside an image are set to 0. The result
+    therefore depends neither on padding nor on other samples of the batch.
     """
 
     masked = True

@@ -94,7 +94,7 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
 
 
 def _sides(shapes: Array, varying: bool) -> tuple[int, int]:
-    """Height and width of the images of the model."""
+    """Height and width of the images as inputs of the model."""
     side = _target_side(shapes, varying)
     return (side, side) if side else (int(shapes[0, 0]), int(shapes[0, 1]))
 
@@ -111,7 +111,7 @@ def _reading_keys(source: ImageChunks, shapes: Array) -> list[Found]:
 
 
 def _table_of_captions(name: str | Path) -> str:
-    """Name of the only table of images in a folder, if it has captions; otherwise an empty string."""
+    """Name of the table in a folder of images, if it has captions; otherwise ""."""
     table = table_in_folder(Path(name).expanduser())
     return str(table) if table is not None and any(word in table.columns for word in CAPTION_NAMES) else ""
 
@@ -136,7 +136,7 @@ def _guess_captions(
     count: int,
     given: Given,
 ) -> Page:
-    """Guess a recipe that writes a caption about each image."""
+    """Guess a recipe for generating a caption of each image."""
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
     shapes = np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets])
@@ -251,7 +251,7 @@ def patch_side(height: int, width: int) -> int:
 
 
 def is_image_source(name: str) -> bool:
-    """Whether a name is a folder of images, an image file, or a table of image files."""
+    """Whether a name is an image file, a folder of images, or a table of image files."""
     path = Path(name).expanduser()
     if path.is_dir():
         return bool(list_image_files([path], []))
@@ -305,13 +305,13 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
-    """Name of a grouping column (repeated integers or names), or an empty string."""
+    """Name of a grouping column (repeated integers or names), or ""."""
     possible = (name for name in GROUP_NAMES if name in flat and flat[name].dtype.kind in "iuU")
     return next((name for name in possible if 10 <= len(np.unique(flat[name])) <= count // 2), "")
 
 
 def find_question(flat: dict[str, Array], count: int, given: Given, along: bool = False) -> guess.Question:
-    """Choose the objective: classification, regression, or reconstruction of masked patches.
+    """Choose the objective: classification, regression or masked patches.
 
     along   whether to plot the predictions against a column of values, such as a temperature
     """

@@ -1,4 +1,4 @@
-"""Stretch and normalisation of pixel values, their statistics, and the inverse."""
+"""Pixel values: stretch, normalisation, statistics and the inverse."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ChannelMoments:
     def add(self, values: Array) -> None:
         """Add values (n, channels).
 
-        Sums of squares are centred before they are merged, so that large means lose no precision.
+        Sums of squares are centred before merging; otherwise large means would lose precision.
         """
         for start in range(0, len(values), PIXELS_AT_ONCE):
             some = values[start : start + PIXELS_AT_ONCE].astype(np.float64)
@@ -111,10 +111,10 @@ def scale_by_channel(section: Patches, values: Array) -> Array:
 
 
 def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
-    """Mean and standard deviation of the image of each patch, and mask of its pixels.
+    """Mean and standard deviation of the image of each patch, and pixel mask.
 
-    Mean and standard deviation (T, 1, 1) are over the visible pixels of the image to which the patch belongs. The mask
-    (T, pixels of a channel, 1) is True for pixels inside the image, False for padding.
+    Mean and standard deviation (T, 1, 1) are over the visible pixels of the image of the patch. The mask (T, pixels of
+    a channel, 1) is True for pixels inside the image, False for padding.
     """
     columns = stream.columns
     cell = columns.get("cell", columns["at"])

@@ -32,8 +32,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Patches of images, with their row and column as position.
 
     An image has the shape (height, width) or (height, width, channels); shapes may differ between images. Images are
-    padded at the right and bottom to multiples of the patch size, with the mean of the channel. If an image has another
-    size than the training images, its patch positions are interpolated to the grid of the training images.
+    padded at the right and bottom to multiples of the patch size, with the mean of the channel. If an image differs in
+    size from the training images, its patch positions are interpolated to the grid of the training images.
     """
 
     source_columns: ClassVar[tuple[str, ...]] = ("image",)
@@ -52,8 +52,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     step: int | None = Field(default=None, ge=1)
     """Stride of the patches in pixels; patches overlap if it is below the patch size (default: the patch size)."""
     window: Side | tuple[Side, Side] | None = None
-    """Window size in patches: the side of a square, or rows and columns. Larger images are cut into windows of this
-    size, at random positions in training and at even distances in evaluation (default: no windows)."""
+    """Window size in patches: the side of a square, or rows and columns (default: no windows). Larger images are cut
+    into windows of this size, at random positions in training and at equal distances in evaluation."""
     embed: Literal["linear", "convolution", "none"] = "linear"
     """Patch embedding (default: linear). `linear`: one matrix, as in ViT. `convolution`: a stem of convolutions with
     stride 2 over the whole image. `none`: raw pixels, for trunks on whole images (resnet2d)."""
@@ -106,7 +106,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return None if shapes is None else np.asarray(self._grids(shapes).prod(1), np.int64)
 
     def _grids(self, shapes: Array) -> Array:
-        """Rows and columns (B, 2) of patches of images of these shapes; (0, 0) for a missing image."""
+        """Rows and columns (B, 2) of patches of images; (0, 0) for a missing image."""
         return np.where(np.asarray(shapes) > 0, self.cutting.grid(shapes), 0)
 
     @property
@@ -168,7 +168,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def mixes_tokens(self) -> bool:
-        """Whether the embedding is a convolution that reads neighbouring patches."""
+        """Whether the embedding is a convolution over neighbouring patches."""
         return self.embed == "convolution"
 
     @property
@@ -198,7 +198,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     def initial_std(self) -> float:
         """Initial standard deviation of learned positions.
 
-        It is small for periodic images, where all positions are equivalent.
+        The value is small for periodic images, because all positions are equivalent.
         """
         return 0.02 if self.periodic else 0.5
 
@@ -240,7 +240,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def _fill(self) -> Array:
-        """Value of padding pixels in each channel, which normalisation maps to 0."""
+        """Value of padding pixels in each channel; it is 0 after normalisation."""
         return unstretch_values(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.softening)
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
@@ -256,7 +256,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return sizes
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
-        """List row numbers and images (n, height, width, channels) for each size, without missing images."""
+        """Row numbers and images (n, height, width, channels) of each size.
+
+        Missing images are left out.
+        """
         sizes, found = self._sizes(stream), []
         for rows in group_equal_rows(sizes):
             height, width = sizes[rows[0]]
@@ -311,7 +314,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Functions that choose masked patches; `centre` masks patches around the centre (inpainting)."""
+        """Rules for masked patches; `centre` masks patches around the centre (inpainting)."""
         return {**super().masks, "centre": self._mask_centre}
 
     def _mask_centre(self, stream: Stream, share: float) -> Array:
@@ -371,7 +374,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return [f"{row},{column}" for row, column in _cells(stream)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Draw the image with patches shaded by weight; masked patches are left empty."""
+        """Draw the image with patches shaded by weight; masked patches are empty."""
         stream = sample.stream
         patches = stream.columns["patch"].astype(np.float64)
         if "hidden" in stream.columns:
@@ -393,7 +396,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return self.image(patches.astype(np.float64), (height, width))
 
     def _shade(self, stream: Stream, weights: Array | None) -> Array | None:
-        """Pixel map (height, width) of the weights of patches; their mean where patches overlap."""
+        """Map (height, width) of the weights of patches; the mean where patches overlap."""
         if weights is None:
             return None
         total, count = np.zeros((2, *self._sizes(stream)[0]))
@@ -423,5 +426,5 @@ def _cells(stream: Stream) -> Array:
 
 
 def _tokens(starts: Array, length: int) -> Array:
-    """Indices of the tokens of samples that begin at `starts` and have `length` tokens each."""
+    """Token indices of samples with first tokens `starts` and `length` tokens each."""
     return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

@@ -33,11 +33,11 @@ class Discriminate(Classify):
     """Background class (default: none). Adds scores such as rejection_50 = 1 / (background efficiency) at 50 % signal
     efficiency, with a cut on p_signal / (p_signal + p_background)."""
     efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
-    """Signal efficiencies at which the rejection is measured: {NAME: 0.99} or {NAME: [0.3, 0.5]} (default: 0.5; with
-    two classes 0.3 and 0.5)."""
+    """Signal efficiencies for the background rejection: {NAME: 0.99} or {NAME: [0.3, 0.5]}, with the signal class NAME
+    (default: 0.5; with two classes 0.3 and 0.5)."""
     spectrum: str = ""
-    """Column of samples, such as the jet mass; the report shows its background spectrum before and after cuts (default:
-    none)."""
+    """Column of samples, such as the jet mass (default: none). The report shows the background spectrum of this column
+    before and after cuts."""
 
     @property
     def required_columns(self) -> tuple[str, ...]:
@@ -78,13 +78,13 @@ class Discriminate(Classify):
                     raise UserError(message, hint="Write 50 % as 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
-        """Signal efficiencies at which the background rejection of a signal class is scored."""
+        """Signal efficiencies for the background rejection of a signal class."""
         shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
         return shares if isinstance(shares, list) else [shares]
 
     @property
     def signals(self) -> list[str]:
-        """Signal classes: all except the background; empty if the recipe names no background."""
+        """Signal classes: all classes except the background; empty without a background."""
         return [name for name in self.classes if name != self.background] if self.background else []
 
     @property
@@ -100,7 +100,7 @@ class Discriminate(Classify):
         return found
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
-        """Signal class, requested efficiency and rejection of each rejection metric, by name."""
+        """Signal class, requested efficiency and rejection, by the name of the metric."""
         pair, place = (outputs["probabilities"], outputs["label"]), self.classes.index
         return {
             title: (name, share, rejection(*pair, place(name), place(self.background), share))
@@ -108,7 +108,7 @@ class Discriminate(Classify):
         }
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """Metrics of a classifier, and rejections; a rejection known only as a bound is an `AtLeast`."""
+        """Classification metrics and rejections; a lower bound is an `AtLeast`."""
         found = self._rejections(outputs)
         return super().score(outputs) | {
             title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
@@ -147,7 +147,7 @@ class Discriminate(Classify):
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Names of the scores in the one-line summary; without rejections if there are more than two."""
+        """Names of the scores in the one-line summary; many rejections are left out."""
         shown = super().headline(names)
         hidden = [name for name in shown if _is_rejection(name)]
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]
@@ -163,7 +163,7 @@ class Discriminate(Classify):
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
-        """Whether a metric is a rejection: outliers would dominate the mean over runs."""
+        """Whether a metric is a rejection: outliers would dominate its mean over runs."""
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 4096  # rows that fit into the CPU cache
 
 
 def guess_unit(median_pt: float) -> tuple[str, str]:
-    """Guess the unit of the momenta from the median pT of the jets; also return the reason."""
+    """Guess the unit of the momenta from the median jet pT; also return the reason."""
     unit = "MeV" if median_pt > MAX_JET_PT else "GeV"
     return unit, f"half of the jets have a pT above {format_momentum(median_pt, unit)}"
 
@@ -37,7 +37,7 @@ def format_momentum(value: float, unit: str) -> str:
 
 @dataclass
 class Kinematics:
-    """Momenta of particles and of their jets, as input of the kinematic features."""
+    """Momenta of particles and of their jets, for the kinematic features."""
 
     vector: Array  # (T, 4) px, py, pz, E
     plane: Array  # (T, 2) deta and dphi
@@ -69,7 +69,7 @@ class Feature(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
-    """Kinematic feature (log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta or dphi), or the name of a
+    """Name of a kinematic feature (log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta or dphi), or of a
     column."""
     column: str = ""
     """Column of the data (default: the name of the feature)."""
@@ -103,7 +103,7 @@ class Feature(BaseModel):
     def looks_around(self, shared: Collection[str]) -> bool:
         """Whether the feature depends on other particles of the jet.
 
-        It does if its formula has a reduction or an index, or uses one of the columns `shared`.
+        This is so if its formula has a reduction or an index, or uses one of the columns `shared`.
         """
         if set(self.needs) & set(shared):
             return True
@@ -161,7 +161,7 @@ def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
 
 
 def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
-    """Jet momenta pT, eta, phi, E (B, 4): sums of particles (T, 4); 0 for empty jets."""
+    """Jet momenta pT, eta, phi, E (B, 4) as sums over particles (T, 4); 0 if empty."""
     px, py, pz, energy = sum_lists(vector.astype(np.float64), lengths).T
     pt = np.hypot(px, py)
     eta = np.arcsinh(pz / np.maximum(pt, MIN_MOMENTUM))
@@ -172,7 +172,7 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
     """ln(pT / jet pT), deta and dphi (T, 3) of particles (T, 4).
 
     `jet` (T, 4) holds pT, eta, phi and E of the jet of each particle. As in JetClass, deta is multiplied by the sign of
-    the jet's eta, so that particles with a positive deta are farther forward than the jet.
+    the jet's eta. A particle with a positive deta is therefore farther forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)
@@ -184,7 +184,7 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
 
 
 def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
-    """Move a particle (4,) to (deta, dphi) from the jet axis; pT and mass are kept.
+    """Move a particle (4,) to (deta, dphi) from the jet axis, at constant pT and mass.
 
     `jet` (4,) holds pT, eta, phi and E.
     """

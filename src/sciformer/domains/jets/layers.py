@@ -30,8 +30,8 @@ def particle_kinematics(vector: Tensor) -> Tensor:
     vector   (..., 4) px, py, pz and E
     returns  (..., 7), with two numbers each for rapidity and phi
 
-    Small differences of angles, and of E and |p|, would be lost in single precision. So all values are computed in
-    double precision, and rapidity and phi are returned as the rounded value and its rounding error.
+    In single precision, small differences of angles, and of E and |p|, would be lost. All values are therefore computed
+    in double precision. Rapidity and phi are returned as the rounded value and its rounding error.
     """
     exact = vector if vector.device.type == "mps" else vector.double()
     work = torch.promote_types(vector.dtype, torch.float32)
@@ -96,7 +96,7 @@ def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) ->
 
 
 def _padding_mask(real: Tensor | None) -> Tensor | None:
-    """Mask of valid rows, or None if all are valid (checked only on the CPU)."""
+    """Mask of the real particles; None if all are real (checked only on the CPU)."""
     return None if real is None or (_may_branch_on_values(real) and bool(real.all())) else real
 
 

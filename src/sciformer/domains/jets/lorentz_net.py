@@ -32,7 +32,7 @@ class TokenPairs:
     """Ordered pairs (i, j), i != j, of the tokens of each sample.
 
     Packed samples, and all samples on a CPU, use a list of P pairs, sample after sample. Padded samples on a GPU use
-    all P = B N^2 pairs of positions, because shapes may not depend on values there.
+    all P = B N^2 pairs of positions, because shapes on a GPU may not depend on values.
 
     real    (P, 1) mask of valid pairs; None if all are valid
     count   (T, 1) number of pairs (i, j) of each token i, at least 1
@@ -97,14 +97,14 @@ class TokenPairs:
         return values if self.real is None else values * self.real
 
     def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (D,) and variance (D,) of z_ij = a_i + b_j + frame seen_ij over all pairs, and the number of pairs.
+        """Moments of z_ij = a_i + b_j + W f_ij: mean (D,), variance (D,), number of pairs.
 
         a, b    (T, D) terms of the T tokens
-        seen    (P, C) features of the P pairs, symmetric in i and j
-        frame   (D, C) weights of the features
+        seen    (P, C) features f of the P pairs, symmetric in i and j
+        frame   (D, C) weights W of the features
 
-        The moments are computed without storing z for all pairs, from sums over tokens:
-        sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.
+        The moments are computed without storing z for all pairs, from sums over tokens: sum_ij a_i b_j = (sum_i
+        a_i)(sum_j b_j) - sum_i a_i b_i. All terms are centred first.
         """
         layout = self.layout
         there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid

@@ -151,7 +151,7 @@ def _note_objects(way: Objects) -> str:
 
 
 def _readable_parts(parts: Mapping[str, list[str]], seen: FoundJets) -> dict[str, list[str]]:
-    """Parts besides train that have readable files; unreadable files are added to the notes."""
+    """Parts besides train with readable files; adds unreadable files to the notes."""
     kept = dict[str, list[str]]()
     for part, names in parts.items():
         paths = find_files([split_tag(name)[1] for name in names]) if part != "train" else []
@@ -243,7 +243,10 @@ def _readable_files(paths: Sequence[Path], keys: EventFiles) -> tuple[list[Path]
 
 
 def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Rows at the start, middle and end of a file, because files may be sorted by class."""
+    """Rows at the start, middle and end of a file.
+
+    All three places are needed, because files may be sorted by class.
+    """
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -254,7 +257,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path, keys: EventFiles) -> Layout:
-    """Layout of a file: its tree, names of the last axis of arrays, and jets of events."""
+    """Layout of a file: tree, names of the last axis of arrays, and jets of events."""
     given = Layout(keys.tree, keys.mask, keys.axes, keys.label)
     given = replace(given, tree=_find_tree(path, given))
     file = opened(path, given)
@@ -302,7 +305,7 @@ def _guess_axes(file: TableFile) -> dict[str, list[str]]:
 
 
 class Question(NamedTuple):
-    """Guessed objective with its keys, notes, files of each part, and columns of the target."""
+    """Guessed objective: keys, notes, files of each part, and columns of the target."""
 
     found: list[Found]
     notes: list[str]
@@ -380,7 +383,10 @@ def _find_classes(table: Table, names: list[str], parts: dict[str, list[str]], k
 
 
 def _rejection_keys(names: Sequence[str], table: Table, usual: str = "") -> list[Found]:
-    """Keys of the objective `discriminate`; `usual` is the background if no class name means one."""
+    """Keys of the objective `discriminate`.
+
+    usual   background class, if no class name suggests a background
+    """
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), usual)
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
@@ -435,7 +441,7 @@ class ParticleColumns(NamedTuple):
 
     name    description of the set
     parts   columns of the momenta, by component
-    own     all columns of the set, by the name without the common prefix
+    own     all columns of the set, by name without the common prefix
     notes   notes on other sets in the files
     """
 
@@ -452,7 +458,7 @@ class ParticleColumns(NamedTuple):
 
 
 def find_particles(kinds: ColumnKinds, members: str = "") -> ParticleColumns:
-    """Find the columns that most likely hold the particles.
+    """Find the columns of the particles.
 
     members   prefix of the particles of jets in events
     """
@@ -510,9 +516,10 @@ def _rank_prefix(stem: str) -> int:
 
 
 def find_objects(kinds: ColumnKinds) -> list[Objects]:
-    """Ways to assign the particles of an event to its jets by an index; large jets first.
+    """Possible assignments of the particles of an event to its jets; large jets first.
 
-    NanoAOD has a column FatJetPFCands_jetIdx, and FatJetPFCands_pFCandsIdx if the particles themselves are in PFCands_.
+    For example, NanoAOD has a column FatJetPFCands_jetIdx with the index of the jet, and FatJetPFCands_pFCandsIdx with
+    the index of the particle in PFCands_.
     """
     lists = [name for name, kind in kinds.items() if kind == "list"]
     groups = {prefix: parts for prefix, parts in group_momenta(lists).items() if is_four_vector(parts)}
@@ -539,7 +546,7 @@ def find_objects(kinds: ColumnKinds) -> list[Objects]:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """Largest feature set that the columns allow, and formulas for features without a column."""
+    """Largest feature set for the columns, and formulas for features without a column."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own, table), _track_formulas(table, layout.own)
     if kinds is None:
@@ -608,7 +615,7 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
 
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
-    """Columns of jets whose names mean a class, a weight or an observer."""
+    """Columns of jets with names for a class, a weight or an observer."""
 
     def wanted(name: str) -> bool:
         known = _plain_name(name) in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
@@ -622,7 +629,7 @@ def _values_of_jets(table: Table) -> dict[str, Array]:
 
 
 def _flags(table: Table) -> dict[str, Array]:
-    """Columns of jets that have only the values 0 and 1, by name."""
+    """Columns of jets with only the values 0 and 1, by name."""
     flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
     return {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
 
@@ -638,7 +645,7 @@ def find_class_flags(table: Table) -> dict[str, str]:
 
 
 def find_partial_flags(table: Table, only: str = "") -> tuple[dict[str, str], str]:
-    """Columns of 0 and 1 as classes, with a further class for jets without any flag, and its name.
+    """Columns of 0 and 1 as classes, and the name of the class of all other jets.
 
     {"Top": "Jet_isTop", "other": "1 - Jet_isTop"}, "other"
 
@@ -669,7 +676,7 @@ def find_label(table: Table) -> str:
 
 
 def find_weight(table: Table) -> tuple[str, str]:
-    """Name of the weight column, and the reason if it is not used."""
+    """Name of the weight column, and the reason if no weights are used."""
     for name, column in _values_of_jets(table).items():
         if _is_weight_name(name):
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())
@@ -682,12 +689,15 @@ def _is_weight_name(name: str) -> bool:
 
 
 def find_observers(table: Table, but: Iterable[str]) -> list[str]:
-    """Columns of jets that predictions should repeat, such as the jet mass."""
+    """Columns of jets to repeat in the predictions, such as the jet mass."""
     return [name for name in _values_of_jets(table) if name not in set(but) and OBSERVER_PATTERN.match(name)]
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """Add class tags to files by the classes in their names (CLASS:NAME); empty for a single class."""
+    """Add class tags (CLASS:NAME) to files by the classes in the file names.
+
+    The result is empty for a single class.
+    """
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

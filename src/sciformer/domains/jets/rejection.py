@@ -1,7 +1,7 @@
 """Background rejection at fixed signal efficiency; sculpting of spectra.
 
-The discriminant of signal S and background B is s = p_S / (p_S + p_B). Cuts are made on ln(p_S / p_B): it orders the
-samples like s, but does not round to 1 for very confident models.
+The discriminant of signal S and background B is s = p_S / (p_S + p_B). Cuts are made on ln(p_S / p_B), which orders the
+samples in the same way but does not round to 1 for very confident models.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rejection(NamedTuple):
 
 
 class Sculpting(NamedTuple):
-    """Background spectrum before and after a cut, as fractions of the samples in each bin."""
+    """Background spectrum before and after a cut, as shares of the samples per bin."""
 
     edges: Floats  # (bins + 1,)
     before: Floats  # (bins,) all samples
@@ -61,9 +61,9 @@ def rejection(
 ) -> Rejection:
     """Background rejection 1 / e_B at a signal efficiency of at least `efficiency`.
 
-    The cut on p_S / (p_S + p_B) is the highest cut of this efficiency. If no background sample passes it, `value` is a
-    lower bound: the rejection with one background sample above the cut. Samples of other classes are ignored. All
-    values are nan if a probability is nan or a class has no samples.
+    The cut on p_S / (p_S + p_B) is the highest cut with this efficiency. If no background sample is above the cut,
+    `value` is a lower bound: the rejection with one background sample above the cut. Samples of other classes are
+    ignored. All values are nan if a probability is nan or a class has no samples.
     """
     found = _signal_and_background(probabilities, label, signal, background)
     if found is None:

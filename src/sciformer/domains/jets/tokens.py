@@ -59,8 +59,8 @@ MAX_FITTED_PARTICLES = 1_000_000  # particles used to fit centres and scales
 class Particles(Pairwise, Maskable, Exportable, Editable):
     """Particles of jets in order of falling pT, with features and pair features.
 
-    Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, it is
-    computed from the sum of the particles. As in JetClass (arXiv 2202.03772), deta is multiplied by the sign of the
+    Columns of particles are lists, columns of jets are numbers. If `plane` or `jet` is missing in the data, its values
+    are computed from the sum of the particles. As in JetClass (arXiv 2202.03772), deta is multiplied by the sign of the
     jet's pseudorapidity. If an objective hides particles, the jet is the sum of the visible particles, and the model
     knows only the rank in pT of a hidden particle.
     """
@@ -76,29 +76,31 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     vector: tuple[str, str, str, str] = VECTOR_COLUMNS
     """Columns px, py, pz and E of particles."""
     unit: Literal["GeV", "MeV"] = "GeV"
-    """Unit of the columns `vector`, and of pT and E of `jet`. MeV are divided by 1000, because features, drawings and
-    exports are in GeV (default: GeV)."""
+    """Unit of the columns `vector`, and of pT and E of `jet` (default: GeV). MeV are divided by 1000, because features,
+    drawings and exports are in GeV."""
     plane: tuple[str, str] = PLANE_COLUMNS
-    """Columns deta and dphi of particles, relative to the jet axis (computed from the momenta if missing)."""
+    """Columns deta and dphi of particles, relative to the jet axis. Missing columns are computed from the momenta."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
-    """Columns pT, eta, phi and E of the jet (computed from the momenta if any is missing)."""
+    """Columns pT, eta, phi and E of the jet. If a column is missing, all are computed from the momenta."""
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
-    """Columns of particle types, 1 for particles of the type; used in plots and as target for hidden particles."""
+    """Columns of particle types, with 1 for particles of the type. They are used in plots and as target for hidden
+    particles."""
     features: FeatureSetName | list[Feature] = "full"
     """Input features (default: full): kin (7, from momenta), kinpid (13, also charge and type), full (17, also impact
     parameters), or a list of features. A feature is a name or {name, column, formula, centre, scale, clip}, with the
     standardisation clip((x - centre) scale)."""
     max_tokens: int = Field(default=128, ge=1)
-    """Maximum number of particles per jet, the highest pT first (default: 128)."""
+    """Maximum number of particles per jet (default: 128). The particles of highest pT are kept."""
     at: Literal["plane", "vector"] = "plane"
-    """Coordinates of a particle, for trunks that use them: plane (deta, dphi; default) or vector (E, px, py, pz)."""
+    """Coordinates of a particle, for trunks with coordinates (default: plane). plane: deta and dphi; vector: E, px, py
+    and pz."""
     embed: Literal["layers", "linear", "features"] = "layers"
-    """Embedding of the features: layers (an MLP of `widths`; default), linear (one matrix), or features (no
-    embedding)."""
+    """Embedding of the features (default: layers). layers: an MLP of `widths`; linear: one matrix; features: no
+    embedding."""
     widths: tuple[Width, ...] = (128, 512)
     """Widths of the hidden layers of the embedding (default: 128, 512)."""
     pair_features: tuple[PairName, ...] = PAIR_FEATURES
-    """Pair features that bias attention: ln_kt, ln_z, ln_delta, ln_m2 (default: all; [] for no bias)."""
+    """Pair features for the attention bias: ln_kt, ln_z, ln_delta, ln_m2 (default: all; [] for no bias)."""
     pair_widths: tuple[Width, ...] = (64, 64, 64)
     """Widths of the hidden layers from pair features to attention heads (default: 64, 64, 64)."""
     pair_last: bool = True
@@ -143,7 +145,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Tokens and coordinates
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Fit centres and scales of features that are null: median and 68 % interval."""
+        """Fit null centres and scales of features: median and 68 % interval."""
         if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
@@ -227,7 +229,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
-        """Features (T, F) before standardisation; the values of a feature are contiguous in memory."""
+        """Features (T, F) before standardisation, contiguous in memory for each feature."""
         kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
@@ -255,7 +257,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # Embedding, masking and readout
 
     def width(self, dim: int) -> int:
-        """Width of the tokens: `dim`, or the number of features if they are not embedded."""
+        """Width of the tokens: `dim`, or the number of features without an embedding."""
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
@@ -296,20 +298,20 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return columns
 
     def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
-        """Jet momenta as sums of the particles, and angles of the particles to the jet axis."""
+        """Jet momenta from the sum of particles, and particle angles to the jet axis."""
         jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 
     # Editing
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """Move a particle to (deta, dphi) from the jet axis; pT and mass stay the same."""
+        """Move a particle to (deta, dphi) from the jet axis, at constant pT and mass."""
         self.check_token(stream, token, *to)
         turned = turn_particle(stream.columns["vector"][token], stream.columns["jet"][token], *to)
         return self.change(stream, token, "vector", turned)
 
     def refresh(self, stream: Stream) -> Stream:
-        """Recompute the jet as the sum of its particles, and sort them by falling pT."""
+        """Recompute the jet as the sum of its particles; sort the particles by falling pT."""
         return self._hardest_first(stream.with_columns(**self._about_jet(stream.columns["vector"], stream)))
 
     # Export
@@ -400,7 +402,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
 
 def particle_column(table: Table, name: str) -> Lists:
-    """Column of particles in a table; refuse a column without lists."""
+    """Column of particles in a table; error if it has no lists."""
     one_of("a column of particles", name, table)
     column = table[name]
     if not isinstance(column, Lists):
@@ -421,7 +423,7 @@ def feature_values(table: Table, feature: Feature, lengths: Array, like: str) ->
 
 
 def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
-    """Return the column; refuse lists whose lengths differ from those of the column `like`."""
+    """Return the column; error if its list lengths differ from the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
         found = f"{column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"

@@ -1,11 +1,12 @@
 """Import of the published weights of ASTROMER 1 (arXiv 2205.01677).
 
-The published checkpoints are in TensorFlow's format. The importer reads an .npz file with one array per variable, named
-by its path in the checkpoint (`layer_with_weights-0/enc_layers/0/mha/wq/kernel`), with matrices as (inputs, outputs).
-Leave out optimizer states and counters when you write this file.
+The published checkpoints are in TensorFlow's format. The importer reads an .npz file with one array per variable. The
+name of an array is its path in the checkpoint (`layer_with_weights-0/enc_layers/0/mha/wq/kernel`); matrices have the
+shape (inputs, outputs). Leave out optimizer states and counters when you write this file.
 
-One difference is intended: the published code leaves the magnitudes of masked points in the input, and adds 1 instead
-of minus infinity to the scores of masked and padded keys. Here masked points are hidden, and padding is never seen.
+One difference is intended. In the published code, the magnitudes of masked points stay in the input, and the scores of
+masked and padded keys are increased by 1 instead of minus infinity. Here masked points are hidden, and no token attends
+to padding.
 """
 
 from __future__ import annotations

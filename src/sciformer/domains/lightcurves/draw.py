@@ -1,4 +1,4 @@
-"""Plots of series against time or phase, with visible, hidden and predicted values."""
+"""Plots of series against time or phase: visible, hidden and predicted values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SeriesView:
     """Series to plot: times, values and errors (N, P), NaN for missing values.
 
     band                   (N,) band number of each token
-    hidden, limit, asked   (N,) masks of hidden tokens, upper limits, and tokens to be predicted
+    hidden, limit, asked   (N,) masks of hidden tokens, of upper limits, and of tokens to predict
     """
 
     time: Array
@@ -38,7 +38,7 @@ class SeriesView:
 
     @property
     def begin(self) -> float:
-        """Integer subtracted from the times to keep axis labels short; 0 if not needed."""
+        """Integer to subtract from the times, to keep axis labels short; may be 0."""
         low, high = (float(of(self.time)) for of in (np.min, np.max)) if self.time.size else (0.0, 0.0)
         return float(np.floor(low)) if low > 10 * (high - low) else 0.0
 
@@ -51,7 +51,7 @@ class SeriesView:
 def draw_series(
     axes: Axes, one: SeriesView, weights: Array | None, magnitudes: bool = False, period: float | None = None
 ) -> None:
-    """Plot a series, with a marker for each band, coloured by weight.
+    """Plot a series, with markers by band and colours by weight.
 
     Hidden points are hollow, upper limits point down. With a period, the series is folded and shown over two periods.
     """
@@ -86,8 +86,8 @@ def draw_hidden_values(
 ) -> None:
     """Plot visible (grey), hidden (hollow) and predicted values.
 
-    mean     (N, P) predicted values; NaN if there is no prediction
-    spread   (N, P) their standard deviation, or None
+    mean     (N, P) predicted values; NaN without a prediction
+    spread   (N, P) standard deviation of the predictions, or None
     """
     regular = one.value.shape[1] > 1
     period = None if regular else period  # lines and bands need the order of time

@@ -153,7 +153,7 @@ def guess_lightcurves(names: list[str], paths: list[Path], given: Given) -> Page
 
 
 def _roles(file: CurveFile) -> dict[str, str]:
-    """Name of the column of each role: time, value, error, band, quality, ..."""
+    """Column name for each role: time, value, error, band, quality, ..."""
     beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     quality = file.names.quality or next(iter(hits(QUALITY, beside)), "")
     return asdict(file.names) | file.header_roles | {"quality": quality}
@@ -165,7 +165,7 @@ def _without_role(file: CurveFile, used: Iterable[str]) -> list[str]:
 
 
 def separate_object_table(names: list[str], given: Given) -> tuple[list[str], str]:
-    """Separate file names of light curves from the name of a table of objects, which has no times."""
+    """Separate the files of light curves from a table of objects without times."""
     if objects := given.get("data.objects"):
         return [name for name in names if name != objects], str(objects)
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
@@ -215,7 +215,7 @@ def inspect_files(names: Sequence[str], given: Given, objects: str = "") -> Foun
 
 
 def _objects_column(section: Any) -> str:
-    """Column that identifies the objects of the first file, if no column has a usual name for it."""
+    """Column of object ids in the first file, if no column has a usual name for ids."""
     with suppress(UserError):
         path = find_tagged_files(section.files[:1], section.what)[0][1]
         file = section.model_copy(update={"label": NONE}).plan(True).open(path)
@@ -239,7 +239,7 @@ def _points(table: Table, name: str) -> Lists:
 
 
 def _missing_values(table: Table, file: CurveFile) -> list[float]:
-    """Codes of missing values among values and errors; refuse a column with only codes."""
+    """Codes of missing values in values and errors; error for a column of only codes."""
     value = _points(table, "value").values
     found = missing_values_of(value, _points(table, "error").values if "error" in table else None)
     if found and np.isin(value, np.array(found, np.float32)).all():
@@ -300,7 +300,7 @@ def _find_question(seen: FoundCurves, given: Given) -> guess.Question:
 
 
 def _varied(seen: FoundCurves, name: str) -> str:
-    """Describe an object that has several values in a column; empty if the files have no column of ids."""
+    """Description of an object with several values in a column; empty without ids."""
     file = seen.file
     if not file.names.id:
         return ""
@@ -345,7 +345,7 @@ def _value_keys(seen: FoundCurves) -> list[Found]:
 
 
 def _position_keys(seen: FoundCurves) -> list[Found]:
-    """Guess keys of rotary positions in real time, with periods from the cadence to the span."""
+    """Guess keys of rotary positions in time, with periods from cadence to span."""
     span = _longest_span(seen.table)
     longest = min(LONGEST_ATTENTION_PERIOD, float(f"{span:.1g}")) if span > 0 else LONGEST_ATTENTION_PERIOD
     shortest = float(f"{longest / ATTENTION_RANGE:.3g}")
@@ -358,9 +358,9 @@ def _position_keys(seen: FoundCurves) -> list[Found]:
 
 
 def _pretraining(seen: FoundCurves, keys: dict[str, Any], classes: int) -> list[str]:
-    """Commands for a pretraining on simulated stars, if there are few stars of each class.
+    """Commands for pretraining on simulated stars, if there are few stars per class.
 
-    Simulated stars have the same features only if the curves are magnitudes with errors, in one band, with periods.
+    The commands are only for magnitudes with errors in one band, with period features, like the simulated stars.
     """
     bands = len(np.unique(_points(seen.table, "band").values)) if "band" in seen.table else 1
     alike = keys["tokens.magnitudes"] and keys.get("tokens.periods") and "error" in seen.table
@@ -385,7 +385,7 @@ def _longest_span(table: Table) -> float:
 
 
 def _period_keys(seen: FoundCurves, ask: guess.Question, given: Given) -> Periodic:
-    """Guess keys of features from phases and statistics, if the objective and the curves allow them."""
+    """Guess keys of phase and summary features, if objective and curves allow them."""
     if ask.kind == "masked":
         return Periodic([], ["Periods are not used: they would tell the hidden points."])
     summary = Found("tokens.summary", True, "statistics of the whole curve as features: help with few labels")
@@ -412,8 +412,8 @@ def _count_periodic(table: Table, shortest: float) -> tuple[int, int]:
     """Number of curves with a significant period, and number of curves inspected.
 
     A sine of the period explains a share p of the variance of n points. For noise, one of M independent frequencies
-    reaches it with a probability of at most M (1 - p)^((n - 3) / 2) (arXiv 0901.2573). A slow trend explains as much as
-    its alias of about a day, so the period must explain more than any slow one.
+    reaches this share with a probability of at most M (1 - p)^((n - 3) / 2) (arXiv 0901.2573). A slow trend explains as
+    much as its alias of about a day, so the period must explain more than every slow period.
     """
     time, value = _points(table, "time"), _points(table, "value")
     error, band = table.get("error"), table.get("band")

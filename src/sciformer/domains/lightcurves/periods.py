@@ -27,7 +27,7 @@ _cached: OrderedDict[tuple[bytes, PeriodSearch], Array] = OrderedDict()
 
 
 def feature_names(number: int) -> list[str]:
-    """Names of the features that `number` periods give, in order."""
+    """Names of the features of `number` periods, in order."""
     return [f"{what} of period {one + 1}" for one in range(number) for what in PERIOD_FEATURES]
 
 
@@ -111,7 +111,7 @@ def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
 
     usual   mean and standard deviation of ln(period) in the training data
 
-    All features are 0 for a series without a period.
+    All features of a series without a period are 0.
     """
     phase, period, power = (stream.columns[name].astype(np.float64) for name in PERIOD_COLUMNS)
     there = period > 0
@@ -123,7 +123,7 @@ def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
 
 
 def describe_features(tokens: Observations) -> str:
-    """Define the period features in words, for programs without this library."""
+    """Description of the period features in words, for programs without this library."""
     search = period_search(tokens)
     longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
     return (
@@ -140,7 +140,10 @@ def describe_features(tokens: Observations) -> str:
 
 
 def cached_periods(points: Points, search: PeriodSearch, most: int | None = None) -> tuple[Array, Array, Array]:
-    """Period, epoch and power (B, K) of the first `most` series, cached by a hash of each series."""
+    """Period, epoch and power (B, K) of the first `most` series, cached if possible.
+
+    The key of the cache is a hash of each series.
+    """
     made = np.zeros((len(points.lengths[:most]), 3, search.number))
     for row, mine in enumerate(points.each(most)):
         digest = hashlib.blake2b(digest_size=16)
@@ -200,7 +203,7 @@ class PeriodSearch:
 
 
 class FoundPeriods(NamedTuple):
-    """Periods (k,) of a series, the best first; NaN with power 0 for missing periods.
+    """Periods (k,) of a series, best first; a missing period is NaN with power 0.
 
     epoch  time of a maximum of the series, folded with twice the period
     power  share of the variance explained by a sine of this period
@@ -259,7 +262,7 @@ def _kernel_values(far: Array) -> Array:
 
 @cache
 def _kernel_transform() -> Array:
-    """Fourier transform of the kernel at all frequencies; the spectrum is divided by it."""
+    """Fourier transform of the kernel at all frequencies, the divisor of the spectrum."""
     far = (np.arange(400) + 0.5) / 400 * KERNEL_CELLS - KERNEL_CELLS / 2
     mode = np.arange(FREQUENCIES_AT_ONCE) - FREQUENCIES_AT_ONCE // 2
     made = np.cos(2 * np.pi * np.outer(mode, far) / GRID_CELLS) @ _kernel_values(far) * KERNEL_CELLS / 400
@@ -267,7 +270,7 @@ def _kernel_transform() -> Array:
 
 
 def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
-    """Frequencies, and the fraction of the weighted variance that a sine of each explains."""
+    """Frequencies, and the share of the weighted variance explained by each sine."""
     search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
@@ -291,7 +294,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: P
 
 
 def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
-    """Indices of the highest maxima, highest first, at least `apart` from each other."""
+    """Indices of the highest maxima, highest first, at least `apart` indices apart."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
     if len(inner) > (most := 40 * number):
@@ -331,7 +334,7 @@ def find_periods(
 ) -> FoundPeriods:
     """Periods of a series, from refined peaks of its periodogram.
 
-    error  errors of the points, NaN if unknown; the median error of the series is added in quadrature, so that no
+    error  errors of the points, NaN if unknown. The median error of the series is added in quadrature, so that no
            single point dominates
     band   band number of each point; each band has its own mean, and all bands share the period
 

@@ -1,4 +1,4 @@
-"""Roles of columns and header keywords of light curves, guessed from their contents."""
+"""Roles of columns and header keywords of light curves, guessed from contents."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NO_CLASS_KEYWORDS = frozenset(plain(one) for one in ("EXTNAME", "DATE", "CHECKSU
 
 
 def guess_objects(file: CurveFile) -> str:
-    """Column that tells the objects of a long table apart; "" if there is none.
+    """Column of object ids in a long table; "" if there is none.
 
-    Objects have several points each, and their times overlap. Columns whose names say id, star, ... come first, then
-    the column with the most objects.
+    Each object has several points, and the times of objects overlap. Columns with names like id or star come first,
+    then the column with the most objects.
     """
     used, table = set(file.names.used().values()), file.table
     stop = min(table.rows, MAX_INSPECTED_ROWS)
@@ -52,7 +52,7 @@ def guess_objects(file: CurveFile) -> str:
 
 
 def _objects_of(column: Array, time: Array) -> int:
-    """Number of objects if the column has an id in each row, and times of objects overlap; else 0."""
+    """Number of objects, if the column has ids and times of objects overlap; else 0."""
     if column.dtype.kind == "f":
         if not (np.isfinite(column).all() and (column == np.round(column)).all()):
             return 0
@@ -71,7 +71,10 @@ def _objects_of(column: Array, time: Array) -> int:
 
 
 def read_headers(files: Iterable[CurveFile]) -> dict[str, Array]:
-    """Header keywords of files with one object each, with a value in all files: numbers or words."""
+    """Numbers and words in the headers of files with one object each.
+
+    Only keywords with a value in all files are read.
+    """
     headers = [file.header for file in files if file.single]
     shared = [name for name in (headers[0] if headers else {}) if all(name in one for one in headers)]
     made = {name: np.array([one[name] for one in headers]) for name in shared}
@@ -79,7 +82,7 @@ def read_headers(files: Iterable[CurveFile]) -> dict[str, Array]:
 
 
 def is_class(column: Array) -> bool:
-    """Whether a column has words that repeat, as names of classes do."""
+    """Whether a column has repeated words, as names of classes do."""
     if column.dtype.kind not in "OUS":
         return False
     count = len(np.unique(column.astype(str)))
@@ -87,12 +90,12 @@ def is_class(column: Array) -> bool:
 
 
 def guess_label(columns: Mapping[str, Array]) -> str:
-    """Column or keyword that has classes and a usual name (VARTYPE); "" if there is none."""
+    """Column or keyword of classes with a usual name (VARTYPE), or ""."""
     return next(iter(hits(LABEL, [name for name, column in columns.items() if is_class(column)])), "")
 
 
 def describe_possible_classes(columns: Mapping[str, Array]) -> str:
-    """Hint that names the columns or keywords with repeated words; "" if there are none."""
+    """Hint on columns or keywords with repeated words; "" if there are none."""
     shown = []
     for name, column in columns.items():
         if is_class(column) and plain(name) not in NO_CLASS_KEYWORDS:
@@ -102,7 +105,7 @@ def describe_possible_classes(columns: Mapping[str, Array]) -> str:
 
 
 def missing_values_of(*columns: Array | None) -> list[float]:
-    """Codes that stand for missing values (-99, 99.999) in columns of numbers."""
+    """Codes of missing values (-99, 99.999) in columns of numbers."""
     found: set[float] = set()
     for column in columns:
         if column is not None:

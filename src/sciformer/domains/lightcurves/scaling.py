@@ -14,7 +14,7 @@ MAX_PLACES_PER_POINT = 200  # regular times per point, above which a series is n
 
 
 class Level(NamedTuple):
-    """Centre and scale (T, 1) that the values of each token are normalised with."""
+    """Centre and scale (T, 1) for normalising the values of each token."""
 
     centre: Array
     scale: Array
@@ -120,7 +120,7 @@ def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array,
 def cut_patches(points: Stream, size: int, cadence: float, gaps: bool) -> Stream:
     """Put points on the regular times t0 + k cadence, and cut the series into patches.
 
-    t0 is the first time of the sample. The value at a time without a point is NaN; several points at the same time are
+    t0 is the first time of the sample. The value at a time without a point is NaN; several points at one time are
     averaged. With `gaps`, empty patches between the first and the last patch of a band are kept.
     """
     rows, sample, time, band = len(points), points.sample, points.columns["at"], points.columns["band"]

@@ -1,4 +1,4 @@
-"""Summary of series as features: moments, percentiles, and the shape of the folded curve."""
+"""Summary features of series: moments, percentiles, shape of the folded curve."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ PHASES = np.arange(100) / 100
 
 
 def summary_names(periods: bool) -> list[str]:
-    """Names of the features, with those of the folded curve if there are periods."""
+    """Names of the summary features; with periods, also of the folded curve."""
     folded = [f"{what}, folded with {how}" for how in ("the period", "twice the period") for what in FOLDED]
     return [*MOMENTS, *(folded if periods else [])]
 
 
 def add_summary(stream: Stream, tokens: Observations) -> Stream:
-    """Add the column `summary` (T, S) of raw features, if `tokens.summary` is set; NaN if unknown."""
+    """Add the column `summary` (T, S) of raw features, if `tokens.summary` is set.
+
+    Unknown features are NaN.
+    """
     if not tokens.summary:
         return stream
     found = summaries(visible_points(stream, tokens), tokens)[stream.sample]
@@ -62,7 +65,7 @@ def learn_summary(points: Points, tokens: Observations) -> list[list[float]]:
 
 
 def summary_features(stream: Stream, usual: list[list[float]]) -> Array:
-    """(T, S) standardised features within -5 and 5; 0 if unknown."""
+    """Standardised features (T, S), clipped to -5 and 5; 0 if unknown."""
     mean, deviation = np.array(usual).T
     return np.nan_to_num(np.clip((stream.columns["summary"] - mean) / deviation, -5, 5))
 
@@ -83,7 +86,10 @@ def summaries(points: Points, tokens: Observations, most: int | None = None) -> 
 def summarise(
     time: Array, value: Array, error: Array, band: Array | None = None, period: float | None = None
 ) -> list[float] | None:
-    """Summary features of a series, as in `summary_names`; None for few points or without variation."""
+    """Summary features of a series, in the order of `summary_names`.
+
+    The result is None for a series with few points or without variation.
+    """
     if len(value) < MIN_POINTS:
         return None
     groups = np.zeros(len(value), np.int64) if band is None else np.unique(band, return_inverse=True)[1]
@@ -114,7 +120,7 @@ def _roughness(z: Array) -> float:
 
 
 def _folded(t: Array, z: Array, w: Array, frequency: float) -> list[float]:
-    """Harmonics and shape of a series with deviation 1, folded with a frequency."""
+    """Harmonics and shape of a series of standard deviation 1, folded at a frequency."""
     number = int(np.clip(len(t) // POINTS_PER_HARMONIC, 1, HARMONICS))
     amplitudes, share = fit_harmonics(t, z, w, np.array([frequency]), number)
     a = np.pad(amplitudes[0, 1:], (0, HARMONICS - number))
@@ -138,7 +144,7 @@ def _folded(t: Array, z: Array, w: Array, frequency: float) -> list[float]:
 
 
 def describe_summary(tokens: Observations) -> str:
-    """Define the summary features in words, for programs without this library."""
+    """Description of the summary features in words, for programs without this library."""
     return (
         "; summary: features of the whole series without limits, each band minus its mean, in units of the deviation: "
         "moments, percentiles minus the median, ln of the mean square difference of neighbours (roughness), ln of the "

@@ -55,8 +55,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     coordinates: ClassVar[tuple[str, ...]] = ("time",)
 
     window: int | None = Field(default=200, ge=1)
-    """Maximum number of tokens per window; longer series are cut into windows (default: 200). With null,
-    series stay whole."""
+    """Maximum number of tokens per window (default: 200). Longer series are cut into windows; with null, series stay
+    whole."""
     stride: int | None = Field(default=None, ge=1)
     """Distance in tokens between the starts of training windows (default: one random window of each series per
     epoch)."""
@@ -64,7 +64,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """Centre subtracted from the values (default: mean). mean or median: of the visible values in the window; learned:
     a common centre of all series, which keeps their levels; none: 0."""
     by_band: bool = False
-    """Subtract a centre for each band; otherwise differences between bands (colours) are kept (default: false)."""
+    """Subtract a separate centre for each band (default: false). Otherwise differences between bands (colours) are
+    kept."""
     scale: Literal["none", "deviation", "learned"] = "learned"
     """Divisor of values and errors (default: learned). learned: half the 68 % range of the training data; deviation:
     standard deviation of the visible values in the window; none: 1."""
@@ -77,39 +78,40 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     gaussian: bool = False
     """Predict hidden values as normal distributions, with a standard deviation (default: false)."""
     times: Literal["position", "differences", "both"] = "position"
-    """Use of times: as position of a token, as feature ln(1 + time since the previous token) (differences), or both.
-    With differences, positions are 0, 1, 2, ... (default: position)."""
+    """Use of times (default: position). position: position of a token; differences: feature ln(1 + time since the
+    previous token), with the positions 0, 1, 2, ...; both: position and feature."""
     time_unit: float = Field(default=1.0, gt=0)
     """Divisor of times before they become positions or differences (default: 1)."""
     bands: tuple[str, ...] = ()
     """Names of the bands (default: all bands of the training data)."""
     limits: Literal["keep", "drop"] = "keep"
-    """Use of upper limits (default: keep). keep: marked tokens, never predicted and ignored by the centre. drop: remove
-    them."""
+    """Use of upper limits (default: keep). keep: marked tokens, which are not predicted and do not count for the
+    centre. drop: remove them."""
     extra: tuple[str, ...] = ()
     """Columns with one number or name for each series, added as tokens before the observations (default: none)."""
     patch: int = Field(default=1, ge=1)
-    """Number of values in a token; above 1 for regular series only. Missing values are marked, not filled (default:
-    1)."""
+    """Number of values in a token (default: 1). More than 1 is for regular series only; missing values are marked, not
+    filled."""
     cadence: float | None = Field(default=None, gt=0)
     """Time step of a regular series, for patches (default: median step of the training data)."""
     gaps: Literal["keep", "drop"] = "keep"
     """Use of patches without any value (default: keep). keep: tokens, so that the tokens stay regular in time. drop:
     remove them."""
     periods: int = Field(default=0, ge=0, le=8)
-    """Number of periods per series, from the highest peaks of its periodogram. Their phases become features: sin and
-    cos of the phase, of half and twice the phase, ln(period) and power. Periods are found once, from all values of the
-    whole series, and augmentations do not change them. Not for objectives that hide values (default: 0)."""
+    """Number of periods per series, from the highest peaks of its periodogram (default: 0). Phases of these periods
+    become features: sin and cos of the phase, of half and twice the phase, ln(period) and power. Periods are found
+    once, from all values of the whole series, and augmentations do not change them. Not for objectives that hide
+    values."""
     shortest: float = Field(default=0.05, gt=0)
     """Shortest period of the period search, in units of the column `time` (default: 0.05)."""
     longest: float | None = Field(default=None, gt=0)
     """Longest period of the period search, in units of the column `time` (default: the span of the series)."""
     summary: bool = False
-    """Add statistics of the whole series to the features of each token: deviation, skewness, kurtosis, percentiles and
-    roughness; with `periods` also harmonics and shape of the curve folded with the first period and with its double.
-    Helps with few labels. Not for objectives that hide values (default: false)."""
+    """Add statistics of the whole series to the features of each token (default: false): deviation, skewness, kurtosis,
+    percentiles and roughness; with `periods` also harmonics and shape of the curve folded with the first period and
+    with its double. This helps with few labels. Not for objectives that hide values."""
     magnitudes: bool = False
-    """Whether values are magnitudes; plots then show small values on top (default: false)."""
+    """Whether values are magnitudes (default: false). Plots then show small values on top."""
     augment: tuple[Literal["noise", "thin"], ...] = ()
     """Augmentations in training: noise shifts values by their errors, thin removes random points (default: none)."""
     drop_points: float = Field(default=0.3, ge=0, lt=1)
@@ -127,7 +129,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     def invariances(self) -> dict[str, str]:
         """Invariance of the tokens for each column: `shift` or `scale`.
 
-        Times have no origin. If each series is centred, values have no origin; if it is also scaled, they have no unit.
+        Times have no origin. If each series is centred, values have no origin; if each series is also scaled, they have
+        no unit.
         """
         unread = {"clean": "scale", "period": "scale"} | ({"error": "scale"} if self.errors == "none" else {})
         if self.centre in ("learned", "none"):
@@ -137,7 +140,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def can_hide(self) -> bool:
-        """Whether tokens can be hidden: not if features come from all values of a series."""
+        """Whether tokens can be hidden: no, if features come from all values of a series."""
         return not (self.periods or self.summary)
 
     @property
@@ -289,7 +292,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return Stream(columns, stream.lengths + more)
 
     def truncate(self, stream: Stream, limit: float) -> Stream:
-        """Cut each series to its beginning, and compute periods and summary from this part only."""
+        """Cut each series to its beginning, and compute periods and summary again."""
         return self._describe_series(super().truncate(stream, limit))
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
@@ -418,7 +421,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return found
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Replace value and error by those of another visible measurement of the same series."""
+        """Replace value and error by another visible measurement of the same series."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
@@ -458,7 +461,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {**super().preprocessing(), "features": self.input_features, "columns": self._describe_columns()}
 
     def _describe_columns(self) -> dict[str, str]:
-        """Define each model input in terms of the raw data."""
+        """Description of each model input in terms of the raw data."""
         unit = f" / {self.time_unit:g}" if self.time_unit != 1 else ""
         centre = {"learned": "learned.level[0]", "none": "0"}.get(self.centre, f"{self.centre} of the window's values")
         scale = {"learned": "learned.level[1]", "none": "1"}.get(self.scale, "their root mean square about the centre")
@@ -518,7 +521,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return next((float(one) for one in known if 0 < one < np.inf), None)
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
-        """Plot visible, hidden and predicted values, the latter with one standard deviation."""
+        """Plot visible, hidden and predicted values, with predicted standard deviations."""
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None
@@ -575,7 +578,7 @@ def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists
 
 
 def _band_numbers(names: Array, known: Sequence[str]) -> Array:
-    """Index of each band name; if no bands are known, all names must be equal."""
+    """Index of each band name; without known bands, all names must be equal."""
     found = np.full(len(names), -1, np.int64)
     for number, name in enumerate(known or np.unique(names)):
         found[names == name] = number

@@ -2,15 +2,15 @@
 
     E = -J sum_<ij> b_ij s_i s_j,   s_i = +-1,   P(s) ~ exp(-E / T)   (k_B = 1)
 
-The sum runs over the bonds of every spin to its right neighbour and its lower neighbour. The boundary condition defines
-the neighbours at the border; b_ij is 1 except where stated:
+The sum is over the bonds of every spin to its right neighbour and its lower neighbour. The boundary condition defines
+the neighbours at the border. b_ij is 1 unless stated otherwise:
 
     periodic      the last column is left of the first, the last row above the first
     skewed        helical: the right neighbour of the last spin of a row is the first spin of the next row; the right
                   neighbour of the very last spin is the very first spin; rows above and below are periodic
     open          no bond across the border (b = 0)
-    antiperiodic  periodic, but b = -1 for the bonds from the last column to the first (one direction only, which
-                  puts one domain wall into a cold ferromagnet)
+    antiperiodic  periodic, but b = -1 for the bonds from the last column to the first. This is in one direction only;
+                  it puts one domain wall into a cold ferromagnet
 
 A lattice of width 2 that is not open has two bonds between the same two spins. Spins are int8 (chains, height, width).
 """
@@ -65,7 +65,7 @@ class Bonds(NamedTuple):
 
 @lru_cache(maxsize=16)
 def find_bonds(height: int, width: int, boundary: str) -> Bonds:
-    """Neighbours of each site of a lattice, and signs of their bonds; results are cached."""
+    """Bonds of a lattice: neighbours of each site, and signs; results are cached."""
     one_of("the boundary", boundary, BOUNDARIES)
     count = height * width
     sites = np.arange(count)
@@ -189,7 +189,7 @@ def swendsen_wang(
 
 
 def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
-    """Root of the cluster of every spin (N, chains): the same index for all its spins.
+    """Root (N, chains) of each spin: the same index for all spins of a cluster.
 
     right, below   (N, chains) whether the bond of a spin to its right or lower neighbour is joined
 
@@ -299,7 +299,7 @@ def _ground_states(
 
 
 def _random_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Random 32-bit integers; drawing them as 64-bit integers takes half the time."""
+    """Random 32-bit integers, drawn as 64-bit integers in half the time."""
     count = math.prod(shape)
     return rng.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
 
@@ -310,7 +310,7 @@ def _threshold(probability: Floats) -> NDArray[np.uint32]:
 
 
 def _sites_first(spins: Spins) -> Spins:
-    """Copy spins (chains, height, width) to (N, chains), which makes neighbours fast to find."""
+    """Copy spins (chains, height, width) to (N, chains), for fast access by site."""
     return np.moveaxis(spins, 0, -1).copy(order="C").reshape(-1, len(spins))
 
 
@@ -334,7 +334,7 @@ def check_temperatures(temperatures: ArrayLike) -> Floats:
 
 
 def check_coupling(coupling: float) -> None:
-    """Refuse a coupling that is 0 or not finite."""
+    """Refuse a coupling of 0, NaN or infinity."""
     if not math.isfinite(coupling) or coupling == 0:
         raise UserError(
             f"data.coupling must be finite and not 0, but is {coupling!r}",

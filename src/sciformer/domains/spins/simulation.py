@@ -25,7 +25,7 @@ class IsingLattices(SimulatedTable):
     """Simulated 2-D Ising lattices (column `image`).
 
     Other columns: `temperature`, `chain`, `energy`, `magnetisation` and `phase`. States at temperatures inside `gap`
-    are not used for training: they form the part `scan`, to estimate the critical temperature from the predictions. All
+    are not used for training. They form the part `scan`, to estimate the critical temperature from the predictions. All
     other states are split by Markov chain.
     """
 
@@ -48,9 +48,9 @@ class IsingLattices(SimulatedTable):
     samples: int = Field(default=4, ge=1, le=10**6)
     """States kept per chain (default: 4)."""
     boundary: Literal["periodic", "skewed", "open", "antiperiodic"] = "periodic"
-    """Boundary condition: periodic (default), skewed (helical), open or antiperiodic."""
+    """Boundary condition (default: periodic): periodic, skewed (helical), open or antiperiodic."""
     coupling: float = 1.0
-    """Coupling J: 1 for a ferromagnet (default), -1 for an antiferromagnet."""
+    """Coupling J (default: 1): 1 for a ferromagnet, -1 for an antiferromagnet."""
     split: Split = Split(valid=0.1, test=0.2, by="chain")
     """Split by Markov chain into train, valid and test (default: valid 0.1, test 0.2)."""
     cache: str = "runs/cache"

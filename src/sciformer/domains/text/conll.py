@@ -11,9 +11,9 @@ from ...files.formats.base import Format, LineWriter
 
 
 class CoNLLWriter(LineWriter):
-    """Writer of CoNLL files: a word per line, its tags as cells separated by tabs.
+    """Writer of CoNLL files: a line per word, with tab-separated tags.
 
-    Columns with lists of strings are written; columns of numbers and of single values are left out.
+    Only columns with lists of strings are written.
     """
 
     def __init__(self, path: Path, table: Table) -> None:

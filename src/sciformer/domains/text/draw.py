@@ -16,7 +16,7 @@ LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # cells or columns of a lin
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
     """Draw tokens in lines.
 
-    cells   draw each token in a cell of equal width, for characters; otherwise each token has its own width
+    cells   whether each token is drawn in a cell of equal width (for characters) or in its own width
     """
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle

@@ -12,7 +12,7 @@ SMALL_MODEL = {"model.dim": 128, "model.depth": 2, "model.heads": 4}
 
 
 def choose(samples: Any, purpose: Purpose) -> Starter | None:
-    """Recipe of a small BERT, whose subwords are learned from the texts."""
+    """Recipe of a small BERT, with subwords learned from the texts."""
     if not isinstance(samples, np.ndarray) or samples.ndim != 1 or samples.dtype.kind != "U":
         return None
     changes: dict[str, Any] = {

@@ -43,7 +43,7 @@ ENCODER_BATCHES = {0: 8, 320: 32}
 
 
 def guess_text(names: list[str], paths: list[Path], given: Given) -> Page:
-    """Guess a recipe for text files: translation, classifier, tagger or language model."""
+    """Guess a recipe for text files: translator, classifier, tagger or language model."""
     kind, errors = given.get("data.kind"), given.get("data.errors", "strict")
     found = find_name_pattern(paths) if len(paths) > 1 else None
     if kind in (None, "lines") and found and CLASS_NAMES.issuperset(found.values):
@@ -86,7 +86,7 @@ def _describe_objective(given: Given, kind: str, why: str) -> str:
 
 
 def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
-    """Load training samples; return them with their number and the notes of the reader."""
+    """Load training samples; also return their number and the notes of the reader."""
     opened = section.open()
     source = opened.sources["train"]
     return dict(source.load(0)), guess.check_count(sum(source.sizes), "samples"), opened.notes
@@ -155,7 +155,7 @@ def _guess_gpt(
     """Guess a recipe of a GPT.
 
     longest   99 % quantile of the text lengths if each line is a text, otherwise 0
-    held      share of the text used for validation and test
+    held      share of the text for validation and test
     """
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
@@ -253,7 +253,7 @@ class Roles(NamedTuple):
     names    names of all columns
     texts    columns with texts; the reader renames the first column to `text`
     label    column with the label; the reader renames it to `label`
-    keys     keys of the section `data` for columns that the reader does not find by itself
+    keys     keys of the section `data` for columns that the reader cannot find
     why      reason for the role of a column, or for a key
     """
 
@@ -313,12 +313,12 @@ def describe_contents(one: Contents) -> str:
 
 
 def _may_be_classes(one: Contents) -> bool:
-    """Whether the values of a column may be classes: they are few, and they repeat."""
+    """Whether the values of a column may be classes: few and repeated values."""
     return 2 <= one.different <= min(guess.MAX_CLASSES, max(2, one.count // 2))
 
 
 def _check_no_tagged_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Refuse a table whose rows are a word and its tag."""
+    """Refuse a table with a word and its tag in each row."""
     words, tags = find_role("word", head), find_role("tag", head)
     listed = bool(rows) and any(cell.startswith("[") and cell.endswith("]") for cell in rows[0])
     column = [row[-1] for row in rows]
@@ -358,7 +358,7 @@ def _find_question(columns: Mapping[str, Any], count: int, given: Given) -> tupl
 
 
 def guess_tagger(parts: dict[str, list[str]], paths: list[Path], given: Given) -> Page:
-    """Guess a recipe for an encoder that tags words."""
+    """Guess a recipe for tagging words with an encoder."""
     suffix = bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
@@ -469,7 +469,7 @@ class NamePattern(NamedTuple):
 
 
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
-    """Find the word by which file names differ (train.en, train.de); None if unclear.
+    """Find the differing word in file names (train.en, train.de); None if unclear.
 
     The word may be a folder (en/train.txt, de/train.txt). All sets of files must have the same words.
     """
@@ -490,7 +490,7 @@ def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
 
 
 def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two lists of lines may be translations: equally many, with correlated lengths."""
+    """Whether lines may be translations: equal numbers and correlated lengths."""
     if len(one) != len(other) or len(one) < MIN_ALIGNED_LINES:
         return False
     lengths = np.log1p([[len(line) for line in lines] for lines in (one, other)])
@@ -498,7 +498,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern, errors: Errors = "strict") -> bool:
-    """Whether the files that match a name pattern are translations of each other."""
+    """Whether the files of a name pattern are translations of each other."""
     if LANGUAGE_CODES.issuperset(re.split("[-_]", value)[0].lower() for value in found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value)), errors) for value in found.values[:2])
@@ -527,7 +527,7 @@ def tab_separated_columns(path: Path, errors: Errors = "strict") -> list[str]:
 
 
 def is_tagged(path: Path, errors: Errors = "strict") -> bool:
-    """Whether a file has a word and tag per line, and empty lines between sentences."""
+    """Whether a file has a word and a tag per line, and empty lines between sentences."""
     if bare_suffix(path) in TAGGED_FORMATS:
         return True
     if bare_suffix(path) in (".csv", ".jsonl", ".ndjson", ".json"):

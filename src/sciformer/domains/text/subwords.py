@@ -43,7 +43,7 @@ def tokenizers_package() -> Any:
 class Subwords(Coder):
     """Vocabulary of subwords, from a tokenizer.json.
 
-    Special tokens that the tokenizer.json adds to texts are left out.
+    Texts are encoded without the special tokens that a tokenizer.json adds at their ends.
     """
 
     def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
@@ -109,9 +109,9 @@ class Subwords(Coder):
         return made
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Encode texts given as lists of words, each word on its own.
+        """Encode texts given as lists of words, word by word.
 
-        A word has no token if nothing is left of it after normalisation.
+        A word that is empty after normalisation has no token.
         """
         return self._encode_batches(self.tokenizer, [list(words) for words in texts], split=True)
 
@@ -144,7 +144,7 @@ class Subwords(Coder):
 
     @cached_property
     def cuts(self) -> bool:
-        """Whether cutting a text before a space keeps its tokens, tested on examples."""
+        """Whether a cut of a text before a space keeps its tokens, tested on examples."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
 
         def ids(coder: Any, text: str) -> list[int]:
@@ -216,7 +216,7 @@ def cut_text(text: str) -> list[str]:
 
 
 def _join_encoded(parts: list[Encoded]) -> Encoded:
-    """Concatenate the encoded parts of a text; the word indices continue from part to part."""
+    """Concatenate the encoded parts of a text, with continuous word indices."""
     words, count = [], 0
     for _, word in parts:
         assert word is not None
@@ -243,7 +243,7 @@ def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
 def all_threads() -> Iterator[None]:
     """Let `tokenizers` use all cores.
 
-    A worker process uses a single core. A value of TOKENIZERS_PARALLELISM that the user has set is kept.
+    A worker process uses a single core. If the user has set TOKENIZERS_PARALLELISM, its value stays.
     """
     if PARALLELISM_VARIABLE in os.environ and not _SET_VARIABLES:
         yield
@@ -348,7 +348,7 @@ def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], option
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
-    """Count the words that the rules of a tokenizer make of the texts."""
+    """Count the words of the texts, by the rules of a tokenizer."""
     counts: Counter[str] = Counter()
     for some in texts:
         for text in some:

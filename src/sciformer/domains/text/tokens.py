@@ -46,7 +46,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     """Columns to learn the vocabulary from (default: `column`). Streams with the same `learn` share one
     vocabulary."""
     vocabulary: int | None = Field(default=None, ge=1, le=1 << 24)
-    """Size of the vocabulary, special tokens included. Words: the most frequent are kept (default: all words).
+    """Size of the vocabulary, special tokens included. Words: the most frequent words are kept (default: all words).
     Subwords: number of learned tokens (default: 10,000). Characters, bytes and `tokenizer`: the vocabulary is padded to
     this size (default: no padding; multiples of 64 are fast on a GPU)."""
     minimum: int = Field(default=1, ge=1)
@@ -64,7 +64,8 @@ class Text(Textual, Maskable, Exportable, Editable):
     lower: bool = False
     """Convert text to lower case (default: false)."""
     unicode_form: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode normal form, for characters that can be written in two ways (default: none)."""
+    """Unicode normal form (default: none). Some characters can be written in two ways; a normal form has only one
+    way."""
     tokenizer: str = ""
     """Path of a Hugging Face tokenizer.json to use instead of learning a vocabulary (default: none). It replaces
     `unit`, `lower` and `unicode_form`."""
@@ -113,7 +114,7 @@ class Text(Textual, Maskable, Exportable, Editable):
             self.state["characters"] = vocabulary.alphabet(texts)
 
     def _learned_from(self, tables: Iterable[Table], split: bool = False) -> Iterator[list[Any]]:
-        """Yield the texts of each column to learn from.
+        """Texts of each column for learning the vocabulary.
 
         split   keep texts that are lists of words; otherwise join the words by spaces
         """
@@ -195,15 +196,15 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def end_id(self) -> int | None:
-        """Id of the end token at the end of training texts, or None.
+        """Id of the end token of training texts, or None.
 
-        A tokenizer.json of other programs is assumed to add its end token.
+        Every tokenizer.json from another program is assumed to add its end token.
         """
         return self.specials.get("end") if self.end or self.tokenizer else None
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit of the tokens if it is "characters" or "bytes"; else ""."""
+        """Unit of the tokens if it is "characters" or "bytes", or ""."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""
@@ -250,7 +251,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     def _normalise_text(self, text: str) -> str:
         """Normalise a text by the keys `unicode_form` and `lower`.
 
-        For subwords, only lone surrogates are replaced: their tokenizer normalises the text.
+        For subwords, only lone surrogates are replaced, because the tokenizer normalises the text itself.
         """
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             return vocabulary.clean_text(text)
@@ -268,7 +269,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         """Make tokens of texts.
 
         ids    token ids
-        word   index of the word of each token, for tokens that belong to words
+        word   index of the word of each token, if texts are lists of words
         part   index of the text column of each token
         """
         texts = [self._encode_column(*text_column(table, name)) for name in self.source_columns]
@@ -307,7 +308,7 @@ class Text(Textual, Maskable, Exportable, Editable):
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
     def maskable(self, stream: Stream) -> Array:
-        """Mask of maskable tokens: text and unknown tokens, no other special tokens."""
+        """Mask of maskable tokens: text and unknown tokens, but no other special tokens."""
         may = self.writable
         if "unknown" in self.coder.specials:
             may[self.coder.specials["unknown"]] = True
@@ -356,7 +357,7 @@ def text_column(table: Table, name: str) -> tuple[list[Any], bool]:
     """Texts of a column, and whether each text is a list of words."""
     if name not in table:
         message = f"the data have no column `{name}`; their columns are {', '.join(table)}"
-        raise UserError(message, hint=f"Name a file with `{name}` too.")
+        raise UserError(message, hint=f"Add a file that has the column `{name}`.")
     column = table[name]
     if isinstance(column, Lists):
         words, stops = [as_text(word, name) for word in column.values], column.lengths.cumsum().tolist()
@@ -370,7 +371,7 @@ def text_column(table: Table, name: str) -> tuple[list[Any], bool]:
 
 
 def as_text(value: Any, column: str) -> str:
-    """Text of a string or a number; anything else in a column of texts is refused."""
+    """Text of a string or a number; error for any other value."""
     if isinstance(value, (bytes, str)):
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     if isinstance(value, (bool, int, float, np.generic)):

@@ -28,7 +28,10 @@ MIN_EXPECTED_COUNT = 0.5  # minimum expected count of a piece, except single let
 
 
 class PieceEdges(NamedTuple):
-    """Edges of the graph of segmentations: each is a piece at a place in a word; sorted by their end."""
+    """Edges of the graph of segmentations, sorted by their end.
+
+    An edge is a piece at a place in a word.
+    """
 
     first: Array  # (E,) node where the piece begins
     last: Array  # (E,) node where the piece ends
@@ -188,5 +191,5 @@ def _best_scores(edges: PieceEdges, score: Array) -> Array:
 
 
 def _digamma(x: Array) -> Array:
-    """Digamma function; variational EM uses it to make rare pieces less likely."""
+    """Digamma function, for variational EM: rare pieces become less likely."""
     return torch.digamma(torch.as_tensor(x, dtype=torch.float64)).numpy()

@@ -42,7 +42,7 @@ class Coder:
 
     @cached_property
     def writable(self) -> Array:
-        """Mask (size,) of the ids that stand for text, not for special tokens."""
+        """Mask (size,) of the ids of text; False for special tokens."""
         found = np.ones(self.size, bool)
         found[list(self.specials.values())] = False
         return found
@@ -117,7 +117,7 @@ class CharacterCoder(Coder):
         return [VISIBLE_BLANKS.get(text, text) for text in texts]
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """Sections of the file tokenizer.json: a BPE model without merges, and its decoder."""
+        """Sections of the file tokenizer.json: a BPE model without merges, and a decoder."""
         letters = self.characters if self.characters is not None else byte_letters()
         vocabulary = {letter: number for number, letter in enumerate(letters)}
         vocabulary |= {self.names[role]: number for role, number in self.specials.items()}
@@ -182,7 +182,7 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": T
 
 
 def byte_letters() -> str:
-    """Printable characters that stand for the 256 bytes in byte-level vocabularies (GPT-2)."""
+    """Printable characters for the 256 bytes in byte-level vocabularies (GPT-2)."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
     return "".join(chr(byte if byte in shown else next(other)) for byte in range(256))

@@ -62,7 +62,10 @@ EXAMPLE_TOKENS = 7  # tokens of the traced example: neither 1 nor a typical widt
 
 
 def write_onnx(run: Run, folder: Folder) -> list[str]:
-    """Write an ONNX graph that was checked against the model, and its description; return notes."""
+    """Write the ONNX graph of a run and its description; return notes.
+
+    The outputs of the graph are compared with the library before anything is written.
+    """
     _check_exportable(run)
     check_packages()
     inputs = graph_inputs(run)
@@ -104,7 +107,7 @@ def _check_close(apart: float, rounding: float) -> None:
 
 
 def files(run: Run) -> tuple[str, ...]:
-    """Names of the files that an export writes."""
+    """Names of the files of an export."""
     raw = [input_name(run, name, RAW_NAME) for name, one in graph_inputs(run).items() if one.raw is not None]
     return (*FILE_NAMES, *raw, *export_files(run))
 
@@ -132,7 +135,7 @@ def _check_exportable(run: Run) -> None:
 
 
 class Graph(nn.Module):
-    """Model as a function of tensors: for each stream its columns, then its `valid`."""
+    """Model as a function of tensors: columns of each stream, then its mask `valid`."""
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__()
@@ -267,7 +270,7 @@ def _trace_raw(one: StreamInputs, used: Sequence[str]) -> bytes:
 
 
 class _ChosenColumns(nn.Module):
-    """Preprocessing that returns only the columns in `names` (column -> name of the output)."""
+    """Preprocessing limited to the columns in `names` (column -> name of the output)."""
 
     def __init__(self, module: nn.Module, names: dict[str, str]) -> None:
         super().__init__()

@@ -67,12 +67,12 @@ def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
 
 
 def exported_tokens(run: Run) -> dict[str, Exportable]:
-    """Tokens of a run, by stream; refuse tokens that cannot be exported."""
+    """Tokens of a run, by stream; error if a stream does not support the export."""
     return {name: Exportable.require(tokens, "`--format onnx`") for name, tokens in run.assembly.tokens.items()}
 
 
 def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
-    """Results of `make`, by stream; for a single stream, only its result."""
+    """Results of `make`, by stream; for a run with a single stream, the result alone."""
     made = {stream: make(stream) for stream in run.assembly.tokens}
     return made if len(made) > 1 else next(iter(made.values()))
 
@@ -83,7 +83,7 @@ def input_name(run: Run, stream: str, column: str) -> str:
 
 
 def export_files(run: Run) -> dict[str, str]:
-    """Further files that the tokens export, as {name: text}; for example a vocabulary."""
+    """Additional files of the tokens, such as a vocabulary, as {name: text}."""
     return {
         input_name(run, stream, name): text
         for stream, tokens in run.assembly.tokens.items()
@@ -93,7 +93,7 @@ def export_files(run: Run) -> dict[str, str]:
 
 
 def max_places(run: Run, stream: str) -> int | None:
-    """Number of positions of a sequence of tokens; None for grids and without a limit."""
+    """Maximum number of token positions; None for grids and without a maximum."""
     found = run.assembly.tokens[stream].grid_shape
     return found if isinstance(found, int) else None
 
@@ -126,7 +126,7 @@ class StreamInputs(NamedTuple):
         return {self.names[name]: column for name, column in made.items()}
 
     def view(self, given: Columns) -> StreamView:
-        """Convert inputs to a `StreamView`; a grid has all its tokens, row by row."""
+        """Convert inputs to a `StreamView`; a grid is complete and row by row."""
         columns = {name: given[self.names[name]] for name in self.columns}
         if self.filled is None:
             return StreamView(columns, given[self.names[VALID_NAME]])
@@ -138,7 +138,7 @@ Inputs = dict[str, StreamInputs]
 
 
 def checked_sizes(streams: Inputs) -> Iterator[tuple[int, dict[str, int]]]:
-    """Sizes of the test inputs: number of samples, and of tokens in each stream."""
+    """Sizes of the test inputs: number of samples, and number of tokens by stream."""
     whole = all(one.filled for one in streams.values())
     for samples, tokens in [(samples, 0) for samples in CHECKED_SAMPLES] if whole else CHECKED_SIZES:
         yield samples, {name: one.size(tokens + i) for i, (name, one) in enumerate(streams.items())}
@@ -170,9 +170,9 @@ def prepared(run: Run, dataset: Dataset, most: int) -> Batch:
 
 
 def places_between(run: Run, stream: str) -> bool:
-    """Whether the model accepts non-integer positions, between the trained positions.
+    """Whether the model accepts real-valued positions between the trained positions.
 
-    Samples of another size than in training have non-integer positions of tokens.
+    In samples of another size than in training, tokens have the positions 0, 0.5, 1, ... for example.
     """
     table = exported_tokens(run)[stream].example()
     if table is None or len(run.assembly.tokens) > 1:

@@ -166,7 +166,7 @@ class Attention(nn.Module):
         return Request(self.score.query(q).to(v.dtype), k, v, sight, self.score, self.dropout if self.training else 0.0)
 
     def _memory(self, memory: Tensor, store: Store | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, computed once if there is a store."""
+        """Keys and values of the memory; with a `store`, computed only once."""
         if store is not None and store.memory is not None:
             return store.memory
         self._check(memory)
@@ -182,7 +182,7 @@ class Attention(nn.Module):
             raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
-        """Keys prepared for the score; repeated for every head if the score needs it."""
+        """Keys prepared for the score; without a fused kernel, repeated for every head."""
         return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:

@@ -49,7 +49,7 @@ class Store:
         return keys, values
 
     def fixed(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Buffers (B, G, capacity, E) of a fixed cache, allocated at the first call."""
+        """Buffers (B, G, capacity, E) of a fixed cache; the first call allocates them."""
         assert self.capacity is not None
         if torch.is_grad_enabled() and k.requires_grad:
             message = "a cache of fixed capacity cannot be used with gradients"

@@ -1,4 +1,4 @@
-"""Linformer: attention to a few learned mixtures of keys and values, in linear time."""
+"""Linformer attention in linear time, with learned mixtures of keys and values."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Compress(nn.Module):
 
 
 def compress_error(what: str) -> UserError:
-    """Error: the option `compress` cannot be combined with `what`."""
+    """Error for a feature `what` that excludes the option `compress`."""
     return UserError(f"compress cannot be used with {what}", hint="Use full self-attention, or remove compress.")
 
 
 def compress_keys(
     mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
-    """Queries, keys and values for compressed attention, and its Sight.
+    """Queries, keys, values and Sight for compressed attention.
 
     The keys and values are mixtures (B, G, count, E); every query sees all of them. Packed queries are padded.
     """

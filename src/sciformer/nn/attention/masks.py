@@ -70,7 +70,7 @@ class Full(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Causal(Pattern):
-    """Causal mask: j <= i."""
+    """Causal mask: j <= i for query i and key j."""
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return j <= i
@@ -157,13 +157,13 @@ class Combination(Pattern):
 
 
 class Both(Combination):
-    """Intersection of two patterns: pairs that both patterns allow."""
+    """Intersection of two patterns: pairs allowed by both."""
 
     sign, combine, farther = " & ", operator.and_, min
 
 
 class Either(Combination):
-    """Union of two patterns: pairs that at least one pattern allows."""
+    """Union of two patterns: pairs allowed by at least one pattern."""
 
     sign, combine, farther = " | ", operator.or_, max
 

@@ -108,9 +108,9 @@ class PairBias:
         return self._at(starts[:, None] + square(ragged.position), same)[None]
 
     def after(self) -> PairBias:
-        """Bias after a token is prepended to each sequence.
+        """Bias of sequences with a prepended token.
 
-        Pairs with the new token have bias 0.
+        Pairs with the prepended token have bias 0.
         """
         old, longer = self.ragged, self.ragged.longer()
         triangle = Triangle(longer)

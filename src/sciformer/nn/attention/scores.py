@@ -16,7 +16,7 @@ from ...errors import UserError, one_of
 
 
 class Score(nn.Module):
-    """Abstract score that compares queries with keys (default: scale * q k^T)."""
+    """Abstract score of queries and keys (default: scale * q k^T)."""
 
     fused: bool = True
 

@@ -40,7 +40,7 @@ class Trunk(nn.Module):
         return self.lay(x, valid, at, watch, **more)
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
-        """Run the blocks over the tokens, in the layout that this trunk needs."""
+        """Run the blocks in the token layout of this trunk (flat or padded)."""
         raise NotImplementedError
 
 
@@ -67,8 +67,8 @@ class PaddedTrunk(Trunk):
     """Abstract trunk over padded tokens (B, N, D): blocks act on sequences or grids."""
 
     run: Callable[..., Tensor]
-    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). It also gets the keyword arguments
-    `more` of `forward`."""
+    """Method run(x, valid, at, watch, ...) that runs the blocks over x (B, N, D). The last arguments are the keyword
+    arguments `more` of `forward`."""
 
     def lay(self, x: Tensor, valid: Valid, at: Tensor | None, watch: Watch | None, **more: Any) -> Tensor:
         if isinstance(valid, Ragged):

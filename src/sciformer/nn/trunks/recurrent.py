@@ -150,7 +150,7 @@ class Recurrent(PaddedTrunk):
         watch: Watch | None,
         cache: RecurrentCache | None = None,
     ) -> Tensor:
-        """Run the layers over x (B, N, D), from the state of the cache if there is one."""
+        """Run the layers over x (B, N, D), from the state of the `cache` or from zeros."""
         if cache is not None and (self.directions == 2 or valid is not None):
             found = "a bidirectional trunk" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
@@ -192,7 +192,7 @@ class Recurrent(PaddedTrunk):
 
 
 class _Order:
-    """Three orders of the tokens of a padded batch: original, real tokens first, reversed."""
+    """Token orders of a padded batch: original, real tokens first, and reversed."""
 
     def __init__(self, x: Tensor, valid: Tensor | None) -> None:
         self.valid = valid

@@ -139,7 +139,7 @@ class RecurrentDecoder(nn.Module):
 
 
 class Memory:
-    """Encoder output that a recurrent decoder attends to, with keys computed once for all steps."""
+    """Encoder output for the attention of a recurrent decoder; keys are computed once."""
 
     def __init__(self, decoder: RecurrentDecoder, memory: Tensor, valid: Valid) -> None:
         check_layout(memory, valid)
@@ -153,7 +153,7 @@ class Memory:
         self.keys = self.values if self.score is None else self.score.key(self.values)
 
     def chosen(self, index: Tensor) -> Memory:
-        """Memory of some samples, with indices `index` (B,)."""
+        """Memory of the samples with indices `index` (B,)."""
         other = copy.copy(self)
         other.mean, other.values, other.keys = (x.index_select(0, index) for x in (self.mean, self.values, self.keys))
         other.valid = None if self.valid is None else self.valid.index_select(0, index)
@@ -176,11 +176,11 @@ class RecurrentDecoderOptions(RecurrentOptions):
     """Alignment score of the attention to the source (default: additive). none: no attention; only the initial state of
     the decoder depends on the source."""
     gate: bool = False
-    """Gate of the context: a number in [0, 1] for each step, made of the state of the decoder, multiplies the attended
-    source (default: false; arXiv 1502.03044)."""
+    """Gate of the context (default: false; arXiv 1502.03044): multiply the attended source by a number in [0, 1],
+    computed from the state of the decoder at each step."""
     deep_output: bool = False
-    """Deep output: the sum of the embedded last token, of a map of the state and of a map of the context, without tanh
-    (default: false; arXiv 1502.03044)."""
+    """Deep output (default: false; arXiv 1502.03044): the sum of the embedded last token, a linear map of the state and
+    a linear map of the context, without tanh."""
     longest: int = Field(default=512, ge=1)
     """Maximum number of source tokens for `score: location` (default: 512)."""
 

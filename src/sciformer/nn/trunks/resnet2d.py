@@ -146,7 +146,7 @@ class ResNet2d(PaddedTrunk):
         return grid.pick(y.movedim(1, -1))
 
     def _image(self, laid: Tensor) -> Tensor:
-        """Image (B, channels, height, width) from patches (B, rows, columns, pixels)."""
+        """Images (B, channels, height, width) from patches (B, rows, columns, pixels)."""
         high, wide, channels = self.raster
         pixels = laid.unflatten(-1, (high, wide, channels)).transpose(2, 3)
         return pixels.flatten(3, 4).flatten(1, 2).movedim(-1, 1)
@@ -156,7 +156,7 @@ class Inside:
     """Mask of the pixels inside the images, at the current resolution.
 
     real   (B, 1, height, width), or None if all pixels are inside
-    left   height and width of a patch in pixels at this resolution
+    left   height and width of a patch at this resolution, in pixels
     """
 
     def __init__(self, cells: Tensor | None, raster: tuple[int, int, int]) -> None:
@@ -164,7 +164,7 @@ class Inside:
         self.real = self._grown()
 
     def shrunk(self, stride: Pair) -> Tensor | None:
-        """Mask of the pixels inside the image, after a layer with this stride."""
+        """Mask of the pixels inside the images after a layer with stride `stride`."""
         if stride != (1, 1):
             self.left = self.left[0] // stride[0], self.left[1] // stride[1]
             self.real = self._grown()
@@ -177,7 +177,7 @@ class Inside:
 
 
 def _strides(side: int, stages: int) -> list[int]:
-    """Strides of stem, pooling and later stages, whose product is `side`."""
+    """Strides of stem, pooling and later stages; the product is `side`."""
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)

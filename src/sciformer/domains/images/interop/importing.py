@@ -68,7 +68,7 @@ def recognises(source: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """Import an image model as a run; pixels are normalised as in its training."""
+    """Import an image model as a run, with the pixel normalisation of its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
     if found.decoder is not None:

@@ -1,10 +1,10 @@
 """Weight map of masked autoencoders (arXiv 2111.06377), encoder and decoder.
 
-The original positions are fixed sinusoids, stored as a table; here this table is the initial value of learned
-positions. In the decoder of Sciformer the class token has the position of the first patch. So its weight is
-p_class - p_first, the difference of the two original positions.
+The original positions are fixed sinusoids, stored as a table. Here this table is the initial value of learned
+positions. In the decoder of Sciformer the class token has the position of the first patch. The weight of this token is
+therefore p_class - p_first, the difference of the two original positions.
 
-Weights have the names of the paper's code; `vit.canonical_names` renames the weights of Hugging Face.
+Weights have the names in the code of the paper; `vit.canonical_names` renames the weights of Hugging Face.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _sections(dim: int, depth: int, heads: int, target: str, share: float) -> Se
 
 
 def convert_decoder(tensors: dict[str, Tensor]) -> None:
-    """Convert positions, mask token and class token of the decoder to our layout."""
+    """Convert positions, mask token and class token of the decoder for Sciformer."""
     for name in (PLACES, HIDDEN):
         if name not in tensors:
             raise UserError(f"the weight `{name}` of the decoder is missing")

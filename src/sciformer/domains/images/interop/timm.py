@@ -55,7 +55,7 @@ ARGUMENTS_IN_WEIGHTS |= {"qkv_bias", "init_values", "no_embed_class"}
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether the weights have the names of a vision transformer of timm."""
+    """Whether the weights have the names of a timm vision transformer."""
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 

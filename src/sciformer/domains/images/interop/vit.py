@@ -1,8 +1,8 @@
 """Weight map of vision transformers (arXiv 2010.11929) of Hugging Face and timm.
 
-Both packages embed patches by a convolution; Sciformer uses the equivalent linear layer over the pixels of a patch,
-channels last. Their class token has its own position p_class. In Sciformer it has the position p_first of the first
-patch, so that the imported class token is cls + p_class - p_first.
+Both packages embed patches by a convolution. Sciformer uses the equivalent linear layer over the pixels of a patch,
+channels last. In both packages, the class token has its own position p_class. In Sciformer the class token has the
+position p_first of the first patch, so the imported class token is cls + p_class - p_first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ HEAD = "heads.class.layer.1"
 class WeightNames:
     """Weight names of a vision transformer.
 
-    `blocks` is the prefix of a transformer block; `block` maps our names inside a block to the original names.
+    blocks   prefix of the names in a transformer block
+    block    names inside a block: Sciformer -> original
     """
 
     token: str
@@ -101,7 +102,7 @@ def side_or_sides(height: int, width: int) -> int | list[int]:
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
-    """Rename Hugging Face weights of later versions to the names of the first version."""
+    """Rename Hugging Face weights of later versions as in the first version."""
     found = tensors
     for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}
@@ -132,7 +133,7 @@ SIZE_KEYS = SizeKeys(default_dropout=0.0)
 
 
 def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, config: Config) -> None:
-    """Convert weights of Hugging Face or timm to our layout; add missing biases."""
+    """Convert weights of Hugging Face or timm for Sciformer; add missing biases."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
             there = f"The weights are {', '.join(sorted(tensors)[:6])}."

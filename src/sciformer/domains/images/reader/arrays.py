@@ -34,14 +34,14 @@ FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "
 
 
 class ArrayInfo(NamedTuple):
-    """Shape and dtype of an array, from the header of its file."""
+    """Shape and dtype of an array, from the file header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 class StoredArray(NamedTuple):
-    """Array in an open file; the result of `load` can be sliced by rows."""
+    """Array in an open file; slice the result of `load` by rows."""
 
     info: ArrayInfo
     load: Callable[[], Any]
@@ -119,7 +119,7 @@ def _stored(array: Any) -> StoredArray:
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
-    """Read sorted rows of an array; neighbouring rows are read in one slice."""
+    """Read sorted rows of an array, neighbouring rows in one slice."""
     if rows is None:
         return np.asarray(array[...])
     runs = [run for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1) if len(run)]
@@ -139,7 +139,7 @@ def _npy(path: Path) -> Iterator[Contents]:
 
 @contextmanager
 def _npz(path: Path) -> Iterator[Contents]:
-    """Open an NPZ file; uncompressed arrays are memory-mapped to read single rows."""
+    """Open an NPZ file; memory-map uncompressed arrays, to read single rows."""
     found = {}
     with zipfile.ZipFile(path) as whole, path.open("rb") as raw:
         for listed in whole.infolist():
@@ -162,9 +162,9 @@ def _npz(path: Path) -> Iterator[Contents]:
 
 @lru_cache(maxsize=1)
 def _load_npz_array(path: Path, name: str, changed: int) -> Array:
-    """Decompress an array of an NPZ file; the cache serves later reads of its rows.
+    """Decompress an array of an NPZ file, and cache it for later reads.
 
-    changed   modification time of the file, so that a changed file is read again
+    changed   modification time of the file; a changed file is read again
     """
     check_zip(path)
     with np.load(path, allow_pickle=False) as found:
@@ -240,9 +240,9 @@ def _idx(path: Path) -> Iterator[Contents]:
 
 @lru_cache(maxsize=2)
 def _load_idx_array(path: Path, info: ArrayInfo, changed: int) -> Array:
-    """Read the array of an idx file; bytes beyond the size in its header are ignored.
+    """Read the array of an idx file; ignore bytes beyond the size in the header.
 
-    changed   modification time of the file, so that a changed file is read again
+    changed   modification time of the file; a changed file is read again
     """
     needed = int(np.prod(info.shape, dtype=np.int64)) * info.dtype.itemsize
     check_memory(path, needed, "the array")

@@ -1,4 +1,4 @@
-"""Decoding of picture files with Pillow, and resizing of images to a common shape."""
+"""Decoding of picture files with Pillow, and resizing to a common shape."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LUMA_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R 601, as in Pillow
 class Resizer:
     """Resize images and convert their channels.
 
-    shape      (height, width): images are scaled to cover it and cropped around the centre; None keeps the size
+    shape      (height, width): images are scaled to fill this area and cropped around the centre; None keeps the size
     channels   1 converts colour to grey, 3 repeats grey; None keeps the channels
     """
 
@@ -123,7 +123,7 @@ class ImageHeader(NamedTuple):
 
 
 def pillow() -> Any:
-    """Import `PIL.Image`; if it is missing, the error names the extra to install."""
+    """Import `PIL.Image`; an error names the extra to install."""
     return require("PIL.Image", "PNG, JPEG and TIFF files", "'sciformer[images]'")
 
 
@@ -154,7 +154,8 @@ def read_header(path: Path, pixels: int, deep: bool = False) -> ImageHeader:
 def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
     """Decode the pixels (height, width, channels) of a picture, without transparency.
 
-    The EXIF orientation is applied. Grey TIFF pages of one size become channels; otherwise only the first page is read.
+    The EXIF orientation is applied. Grey TIFF pages of one size become channels; of other files only the first page is
+    read.
     """
     from PIL import ImageOps
 
@@ -177,7 +178,7 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
 
 
 def _plain(image: Any) -> Any:
-    """Convert a picture to a Pillow mode that the reader supports."""
+    """Convert a picture to a supported Pillow mode."""
     target = PILLOW_MODES[image.mode][0]
     return image.convert(target) if target and image.mode != target else image
 
@@ -190,7 +191,7 @@ def _pixel_array(image: Any) -> Array:
 
 @contextmanager
 def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int]]:
-    """Open a picture, check its header, and count the pages to be read as channels."""
+    """Open a picture, check its header, and count its pages with channels."""
     module = pillow()
     bombs = (module.DecompressionBombError, module.DecompressionBombWarning)
     try:
@@ -243,7 +244,7 @@ def _channel_pages(image: Any, pixels: int) -> int:
 
 
 def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
-    """Whether a file is complete, judged by its end marker or its last TIFF strip."""
+    """Whether a file is complete, by its end marker or its last TIFF strip."""
     if image.format in ("PNG", "JPEG", "MPO"):
         at = file.tell()
         file.seek(max(0, size - END_MARKER_BYTES))

@@ -31,7 +31,7 @@ TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
 class ImageFile(NamedTuple):
-    """Path of an image file, with part and class (`tag`) from its folder or name."""
+    """Path of an image file, with part and class (`tag`) from folder or name."""
 
     path: Path
     part: str = ""
@@ -106,7 +106,7 @@ def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
 
 
 def _folders_of_parts(folders: Sequence[Path]) -> dict[Path, str]:
-    """Map folders to their part (train, valid or test); {} if they are classes."""
+    """Part (train, valid or test) of each folder; {} if the folders are classes."""
     told = {part_of(path.name) for path in folders} - {""}
     if "train" not in told or len(told) == 1:
         return {}
@@ -123,7 +123,10 @@ def _images_below(folder: Path) -> list[Path]:
 
 
 def captions_beside(path: Path) -> list[str]:
-    """Captions in the text file beside a picture, one per line: `photo.txt` belongs to `photo.png`."""
+    """Captions from the text file beside a picture, one per line.
+
+    For example, `photo.txt` belongs to `photo.png`.
+    """
     file = path.with_suffix(CAPTION_SUFFIX)
     return [line.strip() for line in read_lines(file) if line.strip()] if file.is_file() else []
 
@@ -132,7 +135,10 @@ def captions_beside(path: Path) -> list[str]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file name has the suffix of a table, or a table in memory lists names of image files."""
+    """Whether a file name or a table in memory is a table of image files.
+
+    A file name must have the suffix of a table; a table in memory must list names of image files.
+    """
     if isinstance(path, MemoryFile):
         return not any(has_pixels(column) for column in path.columns.values()) and bool(_path_column(_flat(path)))
     return bare_suffix(path) in TABLE_SUFFIXES
@@ -152,7 +158,7 @@ def is_image(path: Path) -> bool:
 
 
 def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list[Path], dict[str, Array]]:
-    """Read the paths and the other columns of a table of image files.
+    """Read the paths and all other columns of a table of image files.
 
     image, label   columns of file names (relative to the table) and classes (default: a column with a usual name)
     """
@@ -187,7 +193,7 @@ def find_label_column(columns: Collection[str], given: str, what: str) -> str:
 
 
 def lists_images(path: Path) -> bool:
-    """Whether a table lists image files, judged by column names and the first file."""
+    """Whether a table lists image files, by column names and the first file."""
     try:
         columns = _table_columns(path)
     except UserError:
@@ -208,7 +214,7 @@ class ImageTable(NamedTuple):
 
 
 def table_in_folder(folder: Path) -> ImageTable | None:
-    """Only table of images in a folder of images; None if there is none, or several."""
+    """Only table of images in a folder; None if there are no or several tables."""
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     tables = [path for path in inside if path.is_file() and is_table(path) and lists_images(path)]
     return ImageTable(tables[0], [*_table_columns(tables[0])]) if len(tables) == 1 else None

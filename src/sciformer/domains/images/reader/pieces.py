@@ -1,4 +1,4 @@
-"""Images in chunks of limited size, mixed from many files for training."""
+"""Images in chunks of limited size, shuffled over many files for training."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ImageFormat:
 
     fit       resizing and conversion of channels
     columns   names of the columns common to all sets
-    varying   whether heights or widths differ
+    varying   whether images differ in height or width
     dtype     type of the pixels
-    piece     images in a chunk (default: CHUNK_BYTES of pixels)
+    piece     number of images in a chunk (default: CHUNK_BYTES of pixels)
     blank     value that replaces non-finite pixels; None: non-finite pixels are an error
     """
 
@@ -63,7 +63,7 @@ def _first_with(one: ImageSet, channels: int) -> str:
 
 
 class ImageChunks:
-    """Images read chunk by chunk: in mixed order for training, else in order."""
+    """Images read chunk by chunk, shuffled for training and otherwise in order."""
 
     def __init__(
         self, parts: Sequence[tuple[ImageSet, Array]], form: ImageFormat, mixed: bool, notes: list[str]
@@ -90,13 +90,13 @@ class ImageChunks:
 
     @property
     def rows(self) -> Array | None:
-        """Rows of the images, if they are in a table in memory; else None."""
+        """Row numbers of the images in a table in memory; None for files."""
         if len(self.sets) != 1 or not isinstance(self.sets[0].path, MemoryFile):
             return None
         return np.concatenate([rows for some in self.pieces for _, rows in some])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Column of all images if known without decoding; else None."""
+        """Column of all images, if no image must be decoded for it; else None."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
         if lists or name not in self.columns:
@@ -104,7 +104,10 @@ class ImageChunks:
         return np.concatenate([self._column(name, some) for some in self.pieces])
 
     def blanks(self) -> tuple[int, int]:
-        """Numbers of non-finite pixels and of images with such pixels; reads all images."""
+        """Numbers of non-finite pixels, and of images with non-finite pixels.
+
+        This method reads all images.
+        """
         if self.form.dtype.kind != "f":
             return 0, 0
         counts = [int((~np.isfinite(image)).sum()) for some in self.pieces for image in self._read(some)]
@@ -154,7 +157,7 @@ def _by_set(which: Array, rows: Array) -> Piece:
 
 
 def _mixed_pieces(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -> list[Piece]:
-    """Divide the images of all sets into mixed pieces, for training.
+    """Divide the images of all sets into shuffled pieces, for training.
 
     A piece has random picture files and runs of neighbouring rows of arrays.
     """

@@ -51,8 +51,8 @@ class ImageFiles(FileSet):
     column_keys: ClassVar[tuple[str, ...]] = ("image", "label")
 
     files: list[str] = Field(default_factory=list)
-    """Training files: names, globs or folders. Subfolders are classes, except train, valid (or val) and test, which are
-    parts; the same words mark parts in names of idx files and arrays (x_train, x_test). A name before a colon sets the
+    """Training files: names, globs or folders. Subfolders are classes, except train, valid (or val) and test: these are
+    parts. The same words mark parts in names of idx files and arrays (x_train, x_test). A name before a colon sets the
     class of all its images: [spiral:spirals/*.png, other:others]."""
     valid: list[str] = Field(default_factory=list)
     """Validation files, to choose the best checkpoint (default: a share of the training files, see `split`)."""
@@ -67,10 +67,10 @@ class ImageFiles(FileSet):
     """Order of the axes of arrays: n images, h height, w width, c channels (default: guessed from the shape). A short
     stack of planes is read as the channels of one image if there are several files, or if its length is `channels`."""
     meta: list[str] = Field(default_factory=list)
-    """Keywords of FITS headers that are copied to the predictions (default: none). Targets are read in any case."""
+    """Keywords of FITS headers to copy to the predictions (default: none). Targets are always read."""
     size: Side | tuple[Side, Side] | None = None
-    """Image size in pixels: the side of a square, or (height, width). Images are scaled to cover it and cropped around
-    the centre (default: no resizing)."""
+    """Image size in pixels (default: no resizing): the side of a square, or (height, width). Images are scaled to fill
+    this area and cropped around the centre."""
     channels: int | None = Field(default=None, ge=1, le=4096)
     """Number of channels: 1 converts colour to grey, 3 repeats grey (default: as stored; if mixed, colour)."""
     pixels: int = Field(default=1 << 26, ge=1, le=178_956_970)
@@ -79,8 +79,8 @@ class ImageFiles(FileSet):
     """Value that replaces non-finite pixels (default: none; non-finite pixels are an error). If set, all images are
     read once before the training to count these pixels."""
     labels_per_class: int | None = Field(default=None, ge=1)
-    """Training images per class, drawn with split.seed (default: all). Images drawn for a small number are also drawn
-    for every larger number."""
+    """Training images per class, drawn with split.seed (default: all). A larger number includes all images drawn for a
+    smaller number."""
     bad_files: Literal["stop", "skip"] = "stop"
     """Unreadable files (default: stop). `stop`: raise an error. `skip`: decode all files before the training,
     and leave out the unreadable files with a note."""
@@ -103,7 +103,7 @@ class ImageFiles(FileSet):
         return self.read(files)
 
     def with_gaps(self, table: Table, rows: Array) -> Table:
-        """Table with the given rows; a missing image (row -1) has no pixels and the shape (0, 0)."""
+        """Rows of a table; row -1 is a missing image without pixels, of shape (0, 0)."""
         gaps, image = rows < 0, table["image"]
         if not isinstance(image, Lists):
             count, shape = len(image), image.shape[1:3]
@@ -124,7 +124,7 @@ class ImageFiles(FileSet):
 
     @property
     def _further(self) -> list[str]:
-        """Columns that the tokens need besides the images, such as captions."""
+        """Columns for the tokens besides the images, such as captions."""
         return [name for name in self.state.get("names", ()) if name not in (IMAGE, LABEL)]
 
     def scan(self, plan: ReadOptions, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:  # type: ignore[override]
@@ -159,7 +159,7 @@ class ImageFiles(FileSet):
         return [f"{count:,} of {total:,} images{whose} have no `{name}`: left out." for name, count in counts.items()]
 
     def agree(self, plan: ReadOptions, scans: Sequence[Any], notes: list[str], training: bool) -> ImageFormat:
-        """Determine the size, channels and dtype that all images share."""
+        """Determine the common size, channels and dtype of all images."""
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
         form = ImageFormat(scans, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
         notes += dict.fromkeys(note for one in scans for note in one.notes)
@@ -208,7 +208,7 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images in files; the key `bad_files` decides about unreadable files."""
+        """Find the images in files; `bad_files` decides about unreadable files."""
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:

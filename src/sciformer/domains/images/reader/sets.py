@@ -40,7 +40,7 @@ class ReadOptions:
 
     wanted  header keywords to read
     deep    whether to decode every picture
-    beside  column of texts in files beside the pictures, if there is no table
+    beside  name of the column for texts from files beside the pictures, if there is no table
     """
 
     image: str = ""
@@ -52,7 +52,8 @@ class ReadOptions:
     channels: int | None = None
     beside: str = ""
     alone: bool = False
-    """Whether each array file has a single image; a short stack of planes is then read as its channels."""
+    """Whether each array file has a single image (default: no). A short stack of planes is then read as its
+    channels."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
@@ -68,7 +69,7 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
 
     def error(self, total: int, training: bool = True) -> UserError:
-        """Error that lists the unreadable files; for a single file, the error of this file."""
+        """Error with a list of the unreadable files; for a single file, its own error."""
         if len(self) == 1:
             ((_, error),) = self
             hint = "Or skip unreadable files: --data.bad_files skip" if training else "Or predict without this file."
@@ -87,7 +88,7 @@ class ImageSet(Scan):
 
     shapes    (n, 3) height, width and channels of each image
     dtype     type of the pixels
-    groups    (n,) hash of each image; equal for duplicates
+    groups    (n,) hash of each image; duplicates have equal hashes
     paths     file of each image; empty for an array
     bytes     size of each file
     cube      file, name and axes of the array
@@ -106,7 +107,7 @@ class ImageSet(Scan):
 
     @classmethod
     def of(cls, path: Path, columns: dict[str, Array], shapes: Array, **more: Any) -> ImageSet:
-        """Make an image set in which all images are used."""
+        """Make an image set of all given images."""
         rows = np.arange(len(shapes))
         return cls(path, "", len(rows), rows, rows, dict(columns), shapes=shapes, **more)
 
@@ -127,7 +128,7 @@ class ImageSet(Scan):
 
     @property
     def texts_beside(self) -> list[str]:
-        """Texts from files beside the pictures, for the fingerprint of the data; empty if there are none."""
+        """Texts from files beside the pictures, for the fingerprint of the data."""
         texts = [""] * self.rows
         if not self.origin and self.options.beside in self.columns:
             for row, text in zip(self.kept.tolist(), self.columns[self.options.beside][:]):
@@ -141,7 +142,7 @@ class ImageSet(Scan):
         return np.array([self.paths[row] for row in rows.tolist()] if self.paths else [str(self.path)] * len(rows))
 
     def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
-        """Yield the image (height, width, channels) of each row, or its reading error."""
+        """Image (height, width, channels) of each row, or the error of reading it."""
         if self.cube is None:
 
             def pixels(path: Path) -> Array:
@@ -167,7 +168,7 @@ class ImageSet(Scan):
 
 
 def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result | UserError]:
-    """Yield the result of `make` for each file, or its error; pictures use threads."""
+    """Result of `make` for each file, or its error; pictures are opened in threads."""
 
     def attempt(path: Path) -> Result | UserError:
         try:
@@ -427,7 +428,7 @@ def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
 
 
 def _varying_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
-    """Image set from a table in memory whose images differ in shape."""
+    """Image set from a table in memory with images of different shapes."""
     images = file.get(name)
     what = f"`{name}` of {file.path}"
     if not isinstance(images[0], np.ndarray):
@@ -485,7 +486,7 @@ def guess_axes(shape: tuple[int, ...]) -> Axes:
 
 
 def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions) -> dict[str, Array]:
-    """Columns of an image array: arrays with an entry per image, or header keywords."""
+    """Columns of an image array: arrays with an entry per image, and header keywords."""
     if "n" not in axes:
         known = {name.lower(): value for name, value in reversed(file.header.items())}
         made = {name: np.array([known[name.lower()]]) for name in options.wanted if name.lower() in known}

@@ -1,1 +1,1 @@
-"""Scenes of coloured shapes: captions, placement, rendering, reading pictures back."""
+"""Scenes of coloured shapes: captions, placement, rendering, reading of pictures."""

@@ -76,7 +76,7 @@ def group_things(things: Sequence[Thing]) -> dict[Kind, list[Thing]]:
 
 
 def describe(things: Sequence[Thing], side: int) -> Caption | None:
-    """Canonical caption of things; None for an empty scene, or if a relation is not clear.
+    """Canonical caption of things; None for no things or an unclear relation.
 
     side   side of the picture in pixels
     """
@@ -112,7 +112,7 @@ def parse_caption(text: str) -> Caption:
 
 def _parse_group(words: list[str], text: str) -> Group:
     if len(words) < 3:
-        raise UserError(f"{' '.join(words)!r} is no group of things in {text!r}", hint=HINT)
+        raise UserError(f"{' '.join(words)!r} does not name a group of things in {text!r}", hint=HINT)
     one_of("the first word of a group", words[0], NUMBERS)
     number = NUMBERS[words[0]]
     one_of("a shape", words[-1], SINGULARS if number > 1 else SHAPES)

@@ -17,7 +17,10 @@ TRIES_AT_ONCE = 8  # places drawn for a scene at a time
 
 
 class Kinds(NamedTuple):
-    """Indices of shapes, colours and sizes of things (n, K), in canonical order; -1 for no thing."""
+    """Indices (n, K) of shapes, colours and sizes of things; -1 for no thing.
+
+    The things of a scene are in canonical order.
+    """
 
     shape: Array
     colour: Array
@@ -66,7 +69,7 @@ def draw_kinds(rng: np.random.Generator, counts: Array, pairs: Array, required: 
 
 
 def draw_places(rng: np.random.Generator, kinds: Kinds, side: int) -> tuple[Array, Array]:
-    """Draw centres x, y (n, K) uniformly among the places without overlap and with clear relations."""
+    """Draw centres x, y (n, K) of things without overlap and with clear relations."""
     x, y = (np.zeros(kinds.shape.shape, np.int64) for _ in "xy")
     todo = np.arange(len(x))
     while len(todo):
@@ -98,7 +101,7 @@ def _apart(kinds: Kinds, centre: Array, box: Array) -> Array:
 
 
 def _clear(kinds: Kinds, centre: Array, side: int) -> Array:
-    """Whether the relation of the first group to every other group is clear."""
+    """Whether the first group has a clear relation to every other group."""
     code = (kinds.shape * len(COLOURS) + kinds.colour) * len(SIZES) + kinds.size
     group = np.cumsum(np.diff(code, axis=1, prepend=code[:, :1]) != 0, 1)
     away = centre[:, None] - centre[:, :, None]  # (n, from, to, 2)

@@ -59,7 +59,7 @@ def read_things(picture: Array) -> list[Thing]:
 
 
 class _Known(NamedTuple):
-    """Precomputed quantities of the M masks (shapes times sizes), for pictures of one size.
+    """Precomputed arrays of the M masks (shapes times sizes), for one picture size.
 
     flat       (M, P, P) masks
     energy     (C, M) squared light of each thing
@@ -98,7 +98,7 @@ def _prepared(side: int) -> _Known:
 
 
 def _spectra(masks: Array, size: int) -> Array:
-    """Conjugate spectra of masks (M, P, P) about their centres, on a grid of `size` pixels."""
+    """Conjugate spectra of masks (M, P, P) around their centres, padded to `size`."""
     padded = np.zeros((len(masks), size, size), np.float32)
     padded[:, : masks.shape[1], : masks.shape[2]] = masks
     middle = masks.shape[1] // 2
@@ -113,9 +113,9 @@ def _correlate(images: Array, spectra: Array) -> Array:
 
 
 def _window(x: int, y: int, reach: int, side: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Slices of the square of half-width `reach` around (x, y), clipped to the picture.
+    """Slices of the square of half-width `reach` at (x, y), clipped to the picture.
 
-    The first slices count from the edge of the picture, the second from the edge of the square.
+    The first pair of slices selects pixels of the picture, the second pair the same pixels of the square.
     """
     low, high = (max(0, y - reach), max(0, x - reach)), (min(side, y + reach + 1), min(side, x + reach + 1))
     here = slice(low[0], high[0]), slice(low[1], high[1])

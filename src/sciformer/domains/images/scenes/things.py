@@ -56,7 +56,8 @@ def parse_kind(words: Sequence[str]) -> Kind:
     """Parse the text of a kind; the inverse of `Kind.words`."""
     size, rest = (words[0], words[1:]) if words[:1] and words[0] in SIZES else (UNNAMED_SIZE, words)
     if len(rest) != 2:
-        raise UserError(f"{' '.join(words)!r} is no thing of a scene", hint="Write [SIZE] COLOUR SHAPE: small red disc")
+        hint = "Write [SIZE] COLOUR SHAPE: small red disc"
+        raise UserError(f"{' '.join(words)!r} does not name a thing of a scene", hint=hint)
     one_of("a colour", rest[0], COLOURS)
     one_of("a shape", rest[1], SHAPES)
     return Kind(rest[1], rest[0], size)
@@ -86,7 +87,9 @@ def parse_things(text: str) -> list[tuple[Kind, Box]]:
 
 
 def relation(one: Thing, other: Thing, side: int) -> str:
-    """Relation of a thing to another thing; "" near the diagonals, where no relation is clear.
+    """Relation of a thing to another thing; "" if no relation is clear.
+
+    Near the diagonals, a thing is neither clearly beside nor clearly above the other thing.
 
     side   side of the picture in pixels
     """
@@ -99,6 +102,6 @@ def relation(one: Thing, other: Thing, side: int) -> str:
 
 
 def relation_of_groups(group: Sequence[Thing], other: Sequence[Thing], side: int) -> str:
-    """Relation that all things of a group have to all things of another group; "" if there is none."""
+    """Common relation of all things of a group to all things of another; else ""."""
     found = {relation(one, two, side) for one in group for two in other}
     return found.pop() if len(found) == 1 else ""

@@ -4,14 +4,14 @@
     table = Galaxies().make(1000, first=5_000_000)    # images 5,000,000 to 5,000,999 of the same sequence
     table = Galaxies(unit="flux").make(1000)          # float32, in standard deviations of the sky noise
 
-The classes follow arXiv 2110.01024 (Lin et al.), after the questions of Galaxy Zoo 2: `round`, `between` and
+The classes follow arXiv 2110.01024 (Lin et al.), based on the questions of Galaxy Zoo 2: `round`, `between` and
 `cigar`-shaped smooth galaxies, `edge_on` disks, `barred` and `unbarred` spirals, `irregular` galaxies and a `merger`.
-As in real data, the classes overlap: axis ratios of the smooth classes have common tails, arms may be weak, and noise
-hides faint structure, so that no model reaches 100 %. Stars and other galaxies in the field belong to no class.
+As in real data, the classes overlap: the smooth classes share some axis ratios, arms may be weak, and noise hides faint
+structure. No model can therefore reach 100 %. Stars and other galaxies in the field belong to no class.
 
 Included: Sersic bulges and exponential disks with textbook arms, bars, dust and tidal tails (morphology.py), a
 point-spread function of two Gaussians, sky noise and photon noise (optics.py). Not included: redshift, star formation
-history and camera artefacts; parameter ranges are round numbers. The images are for learning, tests and pretraining,
+history and camera artefacts. Parameter ranges are round numbers. The images are for learning, tests and pretraining,
 and do not replace a survey.
 """
 

@@ -100,7 +100,7 @@ def draw_truths(rng: np.random.Generator) -> dict[str, Array]:
 
 
 def render_arcs(truth: Mapping[str, Array], size: int) -> Array:
-    """Render lensed sources (n, H, W), with brightness 1 at the half-light radius."""
+    """Render lensed sources (n, H, W); the brightness at the half-light radius is 1."""
     along = pixel_centres(size * RAYS_PER_PIXEL_SIDE, FIELD_ARCSEC)
     made = np.empty((len(truth["e1"]), size, size), np.float32)
     for first in range(0, len(made), LENSES_AT_ONCE):
@@ -124,7 +124,7 @@ def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Array, Array]:
 def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Array, Array]:
     """Deflection angles (n, H, W) at x, y, measured from the lens centre.
 
-    The lens parameters have the shape (n,); the equation is that of the module.
+    The lens parameters have the shape (n,). See the module for the equation.
     """
     q, angle = axis_ratio_and_angle(e1, e2)
     f, t = np.hypot(e1, e2), np.asarray(slope) - 1
@@ -168,7 +168,7 @@ def source_brightness(x: Array, y: Array, truth: Mapping[str, Array]) -> Array:
 
 
 def render_lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Array:
-    """Render the light of lenses (n, H, W) with flux 1, shaped like the mass."""
+    """Render the light of lenses (n, H, W) with flux 1, in the shape of the mass."""
 
     def near(name: str) -> Array:
         return truth[name] + rng.normal(0, 0.04, LENSES_PER_CHUNK)

@@ -25,7 +25,7 @@ def pixel_centres(size: int, field: float = FIELD_SIDE) -> Array:
 
 
 def per_image(values: Array) -> Array:
-    """Reshape (n,) values to (n, 1, 1), to broadcast with maps (n, H, W)."""
+    """Reshape (n,) values to (n, 1, 1), for broadcasting with maps (n, H, W)."""
     return np.asarray(values, np.float32)[:, None, None]
 
 

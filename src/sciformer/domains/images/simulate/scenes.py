@@ -49,8 +49,9 @@ class Scenes(SimulatedImages):
     held_out: int = Field(default=2, ge=0, le=6)
     """Number of colours held out of each shape, from 0 to 6 of 8; only the part `unseen` has them (default: 2)."""
     combinations: Literal["seen", "unseen", "all"] = "seen"
-    """Combinations of shape and colour in train, valid and written files (default: seen). `seen`: those not held out.
-    `unseen`: each scene has a held-out combination. `all`: all combinations alike, for comparison."""
+    """Combinations of shape and colour in train, valid and written files (default: seen). `seen`: all combinations
+    except the held-out combinations. `unseen`: each scene has a held-out combination. `all`: all combinations equally
+    often, for comparison."""
 
     def check(self) -> None:
         super().check()

@@ -75,7 +75,7 @@ REASONS = {
 
 
 class ImportedData(NamedTuple):
-    """Path of the written recipe, and notes on options that were not translated."""
+    """Path of the written recipe, and notes on options without a translation."""
 
     path: Path
     notes: list[str]
@@ -232,7 +232,7 @@ class Translation:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """Name that a column or new variable has in the recipe; "" if it cannot be translated."""
+        """Name of a column or new variable in the recipe; "" if it cannot be translated."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -329,7 +329,7 @@ class Translation:
             self.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Set `data.reweight` in two variables; return formulas of the class weights."""
+        """Set `data.reweight` for two variables; return the formulas of the class weights."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): needs exactly two variables")
@@ -410,7 +410,7 @@ class Translation:
     def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
         """Names and standardisations of input variables.
 
-        plain   whether the variables are used as they are; a standardisation in the file is then noted as not applied
+        plain   whether the variables are not standardised; a standardisation in the file is then noted as not applied
         """
         found = []
         for one in as_list((group or {}).get("vars")):
@@ -435,7 +435,7 @@ class Translation:
         return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
-        """Name of the feature set that has exactly these features; else of the set of all features."""
+        """Name of the feature set with exactly these features; else a list of features."""
         entries = []
         for name, standard in found:
             try:
@@ -484,7 +484,7 @@ def class_names(columns: list[str]) -> list[str]:
 
 
 def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
-    """New variables in `names`, and the new variables that their formulas need."""
+    """New variables in `names`, with all new variables in their formulas."""
     found: set[str] = set()
     left = [name for name in names if name in new]
     while left:
@@ -513,7 +513,7 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """Definition of a feature, to test features for equality."""
+    """Definition of a feature, for comparing features."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
 

@@ -66,14 +66,17 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Read a file of weights; `changes` set options that the weights do not determine."""
+    """Read a file of weights.
+
+    changes   recipe values for options that the weights do not determine
+    """
     tensors, config = canonical_names(read_weights(path)), Config({}, str(path), path)
     convert = convert_transformer if is_transformer(tensors) else convert_particlenet
     return convert(tensors, config, changes or {})
 
 
 def is_transformer(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether the weights are named like a Particle Transformer."""
+    """Whether the weights have the names of a Particle Transformer."""
     return "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors
 
 
@@ -99,7 +102,7 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """Convert a Particle Transformer; its variant follows from the weights."""
+    """Convert a Particle Transformer; the weights determine its variant."""
     sections = _sections(tensors, config, changes)
     note = (
         "the weights do not show whether the last pair layer has an activation; assumed yes, as in the "
@@ -162,7 +165,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """Name of the feature set: `tokens.features` in `changes`, else the set with `count` features."""
+    """Feature set: `tokens.features` in `changes`, or the set with `count` features."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
@@ -174,12 +177,15 @@ def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
 
 
 def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
-    """Number of parts whose names are a prefix and a number, such as `blocks.0`, `blocks.1`."""
+    """Number of numbered parts of a model, such as `blocks.0`, `blocks.1`, ...
+
+    prefix   names of the weights up to the number: `blocks.`
+    """
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
 
 def class_names(number: int) -> list[str]:
-    """Names of classes: the classes of JetClass if there are ten, otherwise numbers."""
+    """Names of the classes: the ten names of JetClass, or else numbers."""
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
@@ -214,7 +220,7 @@ def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[
 
 
 def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
-    """Weight map of a linear layer or norm, with a bias if the checkpoint has it."""
+    """Weight map of a linear layer or norm, with the bias in the checkpoint, if any."""
     return layer(ours, *theirs, suffixes=LAYER if f"{theirs[-1]}.bias" in tensors else WEIGHT)
 
 
@@ -294,7 +300,7 @@ def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Impor
 
 
 def check_features(assembly: Assembly, width: int, path: Path) -> None:
-    """Refuse tokens whose number of features differs from that of the weights."""
+    """Refuse tokens with another number of features than the weights."""
     (tokens,) = assembly.tokens.values()
     assert isinstance(tokens, Particles)
     if (count := len(tokens.feature_list)) != width:

@@ -1,7 +1,7 @@
 """Hard process of a jet: a resonance and its decay into two to four prongs.
 
-A jet is simulated in its own frame: the parent moves along the first axis, perpendicular to the beam (third axis). Its
-direction in the detector follows from a boost along the beam and a rotation around it, which preserve distances between
+A jet is simulated in its own frame: the parent moves along the first axis, perpendicular to the beam (third axis). A
+boost along the beam and a rotation around it then give the direction in the detector; both preserve distances between
 particles. `Prongs` holds the random masses and the decay directions in rest frames. All arrays are float64.
 """
 
@@ -96,7 +96,7 @@ class Prongs(Rows):
 
 
 def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
-    """Draw decays of jets of the classes `label` (indices of CLASSES), before cuts."""
+    """Draw decays of jets of the classes `label` (indices of CLASSES), without cuts."""
     n = len(label)
     made = Prongs(
         label,

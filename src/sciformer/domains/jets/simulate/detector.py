@@ -37,7 +37,7 @@ UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  
 
 @dataclass
 class DetectedParticles(Rows):
-    """Detected particles with pT, direction, type, charge, impact parameters, jet index."""
+    """Detected particles: pT, direction, type, charge, impact parameters, jet index."""
 
     pt: Floats
     eta: Floats
@@ -97,9 +97,9 @@ def _find_detected(
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
-    """Mask of detected particles: all neutral particles, and a fraction of the charged particles.
+    """Mask of detected particles: neutral particles, and some charged particles.
 
-    A track is detected with `TRACK_EFFICIENCY` if it is inside the acceptance.
+    A charged particle is detected with the probability `TRACK_EFFICIENCY` if it is inside the acceptance.
     """
     return ~charged | (pt > MIN_TRACK_PT) & (np.abs(eta) < MAX_TRACK_ETA) & (
         rng.random(len(pt), np.float32) < TRACK_EFFICIENCY

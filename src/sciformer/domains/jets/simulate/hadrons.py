@@ -43,7 +43,7 @@ DALITZ_SHARE = 0.012  # share of pi0 and eta with an electron pair instead of a 
 
 
 def _channel_lookup(channels: dict[tuple[int, int], float]) -> Floats:
-    """Lookup table (2, LOOKUP_SIZE) of decay channels, each as often as its rate demands."""
+    """Lookup table (2, LOOKUP_SIZE) of decay channels, in proportion to their rates."""
     stops = np.cumsum(list(channels.values()))
     place = np.searchsorted(stops, (np.arange(LOOKUP_SIZE) + 0.5) / LOOKUP_SIZE * stops[-1])
     return np.array(list(channels), np.int8).T[:, place]
@@ -54,7 +54,7 @@ CHANNEL_TABLE, LIGHT_CHANNEL_TABLE = _channel_lookup(CHANNELS), _channel_lookup(
 
 @dataclass
 class ParticleArray(Rows):
-    """Particles with momenta (4, n), kind, charge, jet index, vertex index (0: primary)."""
+    """Particles: momenta (4, n), kind, charge, jet index, vertex index (0: primary)."""
 
     p: Floats
     kind: Floats
@@ -72,7 +72,7 @@ class ParticleArray(Rows):
 def hadronise_clusters(
     clusters: ParticleArray, mass: Floats, heavy: ParticleArray, rng: np.random.Generator
 ) -> tuple[ParticleArray, Floats]:
-    """Decay clusters, b hadrons and c hadrons; return particles and vertices (4, v).
+    """Decay clusters, b hadrons and c hadrons; return particles and vertices (4, V).
 
     The particles include decayed particles; particles of a kind up to LAST_STABLE are final.
     """
@@ -102,7 +102,10 @@ def hadronise_clusters(
 def _decay_vertices(
     parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.random.Generator
 ) -> ParticleArray:
-    """Append the vertices of decays: production vertex + momentum * proper time / mass."""
+    """Append the vertices of decays.
+
+    vertex = production vertex + momentum * proper time / mass
+    """
     n = len(parents)
     life = LIFETIME_B if kind == B_HADRON else LIFETIME_D[rng.integers(0, len(LIFETIME_D), n)]
     path = (life * rng.standard_exponential(n) / MASSES[kind]).astype(np.float32)

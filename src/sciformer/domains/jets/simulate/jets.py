@@ -78,9 +78,9 @@ class Jets(SimulatedSequence):
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
     """Classes of jets, with equal frequency (default: all ten)."""
     most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
-    """Maximum number of particles per jet, the highest pT first (default: 128)."""
+    """Maximum number of particles per jet (default: 128). The particles of highest pT are kept."""
     chunk_size: int = Field(default=8192, ge=16)
-    """Jets simulated at a time (default: 8,192); training keeps several chunks in memory and shuffles across them."""
+    """Jets simulated at a time (default: 8,192). Training keeps several chunks in memory and shuffles across them."""
 
     def describe(self) -> str:
         kinds = ", ".join(self.classes)
@@ -94,7 +94,7 @@ class Jets(SimulatedSequence):
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
-        """Tables to write to a file; in ROOT files, label_QCD etc. replace `label`."""
+        """Tables for a file; in ROOT files, label_QCD etc. replace `label`."""
         for table in self.make_tables():
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 
@@ -156,7 +156,7 @@ def _may_pass_cuts(prongs: Prongs) -> Floats:
 
 
 def _passes_cuts(prongs: Prongs, momenta: Floats) -> Floats:
-    """Mask of jets within the cuts: pT, |eta|, visible prongs inside the radius."""
+    """Mask of jets within the cuts on pT, |eta|, and prongs inside the radius."""
     pt = np.hypot(momenta[0], momenta[1])
     eta = np.arcsinh(momenta[2] / pt)
     local = momenta.copy()  # in the frame of the prongs (mass neglected)

@@ -15,7 +15,7 @@ TWO_PI = 2 * np.pi
 
 @dataclass
 class Rows:
-    """Base class of dataclasses of arrays with equal length on the last axis."""
+    """Base class of dataclasses with arrays of one length along the last axis."""
 
     def __len__(self) -> int:
         return int(getattr(self, fields(self)[-1].name).shape[-1])

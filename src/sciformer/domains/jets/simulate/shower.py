@@ -35,7 +35,7 @@ FLAVOUR_BITS = 3  # bits of the flavour in a tag; the upper bits are the index o
 
 
 def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Shower partons (3, n) from their starting scales; return final partons, tags.
+    """Shower partons (3, n) from their starting scales; return final partons and tags.
 
     A tag is `system << FLAVOUR_BITS | flavour`; products inherit the index of the system.
     """
@@ -52,7 +52,8 @@ def _descend(
 ) -> tuple[Floats, Floats, Floats]:
     """Evolve each parton to the scale of its next branching.
 
-    Partons that do not branch any more are appended to `ends`. Returns the other partons with their tags and scales.
+    Partons without a further branching are appended to `ends`. The other partons are returned with their tags and
+    scales.
     """
     flavour = tag & (1 << FLAVOUR_BITS) - 1
     drawn = rng.random(len(t), np.float32)

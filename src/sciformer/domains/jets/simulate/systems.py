@@ -1,9 +1,9 @@
 """Showers of resonances: shower at rest, rescale to the resonance mass, boost.
 
-A resonance that decays into quarks or gluons showers in its rest frame, so that multiplicity and shape do not depend
-on its momentum. The shower conserves momentum but adds energy. So all momenta p of a resonance of mass M are scaled by
-the k that solves sum sqrt(k^2 p^2 + m^2) = M, and boosted: the sum is exactly the four-momentum of the resonance. In a
-top quark, the W is one of the summed members. Jets without a resonance, and soft jets from elsewhere in the event,
+A resonance that decays into quarks or gluons showers in its rest frame. Multiplicity and shape then do not depend on
+its momentum. The shower conserves momentum but adds energy. Therefore all momenta p of a resonance of mass M are scaled
+by the solution k of sum sqrt(k^2 p^2 + m^2) = M, and boosted: the sum is exactly the four-momentum of the resonance. In
+a top quark, the W is one of the summed members. Jets without a resonance, and soft jets from elsewhere in the event,
 shower in the jet frame without rescaling.
 """
 

@@ -16,7 +16,7 @@ HALF_NIGHT, MAX_RUN_DAYS = 0.2, 0.3  # days: half of the observed part of a nigh
 
 @dataclass(frozen=True)
 class Epochs:
-    """Observing times of n curves: times (T,), sorted within each curve, and lengths (n,)."""
+    """Observing times (T,) of n curves, sorted within each curve, and lengths (n,)."""
 
     time: Array
     lengths: Array
@@ -30,7 +30,7 @@ class Epochs:
         return np.repeat(values, self.lengths)
 
     def rows(self, low: int, high: int) -> tuple[Epochs, slice]:
-        """Times of the curves `low` to `high` - 1, and the slice of their points."""
+        """Times of the curves from `low` to `high` - 1, and slice of their points."""
         first = int(self.lengths[:low].sum())
         points = slice(first, first + int(self.lengths[low:high].sum()))
         return Epochs(self.time[points], self.lengths[low:high]), points

@@ -3,10 +3,10 @@
     (a|b) = 4 Re sum_f a~(f) b~(f)* / S(f) df,      snr^2 = (h|h)
 
 S is the sky-averaged noise of LISA with the Galactic confusion noise of four years (Robson, Cornish & Liu, 1803.01944).
-The noise is drawn in the frequency domain, so a window is periodic and the sum above is exact: the matched filter of a
-signal has mean `snr` and variance 1. A signal is an inspiral to first post-Newtonian order, followed by a damped
-ringdown. Its frequency, growth and length are realistic, but it is not a template for a search. Strain is in units of
-1e-19.
+The noise is drawn in the frequency domain. A window is therefore periodic and the sum above is exact: the matched
+filter of a signal has mean `snr` and variance 1. A signal is an inspiral to first post-Newtonian order, followed by a
+damped ringdown. Frequency, growth and length of a signal are realistic, but it is not a template for a search. Strain
+is in units of 1e-19.
 """
 
 from __future__ import annotations

@@ -56,14 +56,14 @@ class LightCurves(SimulatedSequence):
     suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".csv", ".npz")
 
     what: CurveKind = "stars"
-    """Kind of series. stars: variable stars in one band; supernovae: four types in several bands; oscillators:
-    solar-like oscillators, for log g; transits: with or without a planet; signals: chirps in coloured noise, or noise
-    alone (default: stars)."""
+    """Kind of series (default: stars). stars: variable stars in one band; supernovae: four types in several bands;
+    oscillators: solar-like oscillators, for log g; transits: with or without a planet; signals: chirps in coloured
+    noise, or noise alone."""
     classes: list[str] = Field(default_factory=list)
     """Classes to simulate, equally often (default: all classes of `what`)."""
     cadence: Literal["survey", "asas"] = "survey"
-    """Cadence of stars. survey: 3 to 8 years, a median of 120 points, errors that grow with magnitude; asas: at most
-    250 points, errors of about 0.036 mag and extra scatter, as in ASAS (default: survey)."""
+    """Cadence of stars (default: survey). survey: 3 to 8 years, a median of 120 points, errors that grow with
+    magnitude; asas: at most 250 points, errors of about 0.036 mag and extra scatter, as in ASAS."""
     points: int = Field(default=0, ge=0)
     """Points per curve. survey: median (default: 120); asas: maximum (default: 250); regular series: number before
     points in gaps are removed (default: 4,000 for oscillators, 1,200 for transits, 4,096 for signals). 0 means these
@@ -71,12 +71,12 @@ class LightCurves(SimulatedSequence):
     bands: list[str] = Field(default_factory=lambda: list(supernovae.BANDS))
     """Bands of supernovae (default: g, r, i, z)."""
     unit: Literal["magnitude", "flux"] = "magnitude"
-    """Unit of supernova values (default: magnitude, with upper limits). flux: values in microjansky, which may be
-    negative, and a column `clean` of values without noise."""
+    """Unit of supernova values (default: magnitude). magnitude: values with upper limits; flux: values in microjansky,
+    which may be negative, and a column `clean` of values without noise."""
     gaps: bool = True
     """Whether the regular series of oscillators and transits have gaps of some days (default: true)."""
     snr: tuple[float, float] = (8.0, 50.0)
-    """Range of the signal-to-noise ratio of signals, for an optimal filter (default: 8 to 50)."""
+    """Range of the signal-to-noise ratio of signals, for a matched filter (default: 8 to 50)."""
     white: bool = False
     """Whiten signals: divide them by the noise spectrum, so that the noise is white with variance 1 (default:
     false)."""

@@ -3,7 +3,7 @@
     nu_max = 3090 uHz (g / g_sun) (T / 5777 K)^-1/2,      Delta nu = 135.1 uHz sqrt(M / R^3)
     P(nu)  = sinc^2 [sum_i 2 sqrt(2)/pi a^2 / b_i / (1 + (nu / b_i)^4) + H exp(-(nu - nu_max)^2 4 ln 2 / w^2) comb(nu)]
 
-Granulation after Kallinger et al. 2014 (1408.0817); height and width of the oscillations after Mosser et al. 2012
+Granulation follows Kallinger et al. 2014 (1408.0817); height and width of the oscillations follow Mosser et al. 2012
 (1110.0980). The comb is a sum of Lorentzian lines of degree 0, 1 and 2 at equal distances, in closed form with mean 1,
 without mixed modes or rotation. Frequencies above half the sampling rate are aliased, as in real data. Values are in
 thousandths of the mean flux; cadence and noise are as in Kepler's long-cadence data.

@@ -60,7 +60,10 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Magnitudes about their mean (T,), periods (n,) or NaN, and amplitudes of a class of star."""
+    """Curves of a class of star: relative magnitudes, periods and amplitudes.
+
+    The magnitudes (T,) are relative to their mean. Periods and amplitudes are (n,); a star without a period has NaN.
+    """
     if name in PULSATORS:
         return pulsators(name, epochs, rng)
     if name in BINARIES:
@@ -229,7 +232,8 @@ def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
 def fourier_coefficients(drawn: Array) -> Array:
     """Coefficients c (n, HARMONICS) of m = Re sum_k c_k exp(i k x).
 
-    Each harmonic above the third is 0.7 times the previous, with phases in equal steps. The peak-to-peak range is 1.
+    Each harmonic above the third is 0.7 times the harmonic before, with phases in equal steps. The peak-to-peak range
+    is 1.
     """
     _, _, r21, phi21, r31, phi31 = drawn
     order = np.arange(4, HARMONICS + 1)[:, None]
@@ -260,7 +264,7 @@ def pulsators(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape
         m = a1 [cos x + R21 cos(2x + phi21) + R31 cos(3x + phi31) + ...],   x = 2 pi (t - t0) / P
 
     The parameters of a star are correlated (a long period has a small amplitude). They come from a Gaussian copula with
-    the correlations of the OGLE-III catalogue and its percentiles 2, 25, 50, 75, 98 (I band).
+    the correlations and the percentiles 2, 25, 50, 75, 98 of the OGLE-III catalogue (I band).
     """
     n = len(epochs.lengths)
     drawn = draw_parameters(name, n, rng)
@@ -331,7 +335,7 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
 
 
 def rotators(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
-    """Spotted rotators (alpha2 Canum Venaticorum, ACV): a sinusoid and its second harmonic."""
+    """Spotted rotators (alpha2 CVn, class ACV): a sinusoid and its second harmonic."""
     n = len(epochs.lengths)
     period, amplitude = log_uniform(rng, 0.6, 15, n), log_uniform(rng, 0.02, 0.12, n)
     second = np.where(rng.random(n) < 0.4, rng.uniform(0.3, 1.2, n), rng.uniform(0, 0.25, n))
@@ -367,8 +371,8 @@ def observe_asas(clean: Array, epochs: Epochs, limit: Array, rng: np.random.Gene
     """Magnitudes with the noise of ASAS, and their errors.
 
     The quoted error of about 0.036 mag hardly depends on the magnitude, but the scatter does: 0.02 mag down to
-    magnitude 10, 0.03 at 11.5, and twice as much for each further magnitude. About 0.8 % of the points are outliers,
-    mostly too faint.
+    magnitude 10, 0.03 mag at 11.5, and twice as much for each further magnitude. About 0.8 % of the points are
+    outliers, mostly too faint.
     """
     n, total = len(epochs.lengths), len(clean)
     told = ASAS_QUOTED_ERROR * np.exp(epochs.spread(0.1 * rng.standard_normal(n)))

@@ -1,10 +1,10 @@
 """Transits of planets across limb-darkened, spotted stars; stars without planet.
 
-The missing light is the share of the disk behind the planet (exact for two disks) times the brightness there,
+The missing light is the share of the disk behind the planet (exact for two disks) times the brightness
 
     I(mu) / <I> = (1 - u1 (1 - mu) - u2 (1 - mu)^2) / (1 - u1/3 - u2/6),   mu = sqrt(1 - r^2)
 
-taken at the middle of the covered part: accurate to 1 or 2 % of the depth for planets below a seventh of the star's
+at the middle of the covered part. This is accurate to 1 or 2 % of the depth for planets below a seventh of the star's
 radius. Orbits are circular. Values are thousandths of the mean flux, in a regular series with gaps.
 """
 

@@ -118,12 +118,15 @@ class Family:
         return Written(self.config(recipe, weights), self.file_names(whole, recipe.model))
 
     def file_names(self, tensors: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-        """Convert weights to the names and shapes in files of this family (default: unchanged)."""
+        """Convert weights to the names and shapes in files of this family.
+
+        The default leaves the weights unchanged.
+        """
         return tensors
 
 
 def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
-    """Whether the last layer is tied to the embedding; removes a copy of the weights."""
+    """Whether the last layer shares the weights of the embedding; removes the copy."""
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):
@@ -139,8 +142,8 @@ def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config:
 class Bert(Family):
     """BERT (arXiv 1810.04805) and RoBERTa (1907.11692): masked language models.
 
-    Their embedding is word + position + segment. Texts here have one segment, so the vector of the first segment is
-    added to the position table at import.
+    In these models, the embedding is word + position + segment. Texts here have one segment, so the vector of the first
+    segment is added to the position table at import.
 
     dense, head_norm, decoder, bias    weights of the masked language modelling head
     offset   whether positions start after the id of the padding token
@@ -197,7 +200,7 @@ class Bert(Family):
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """Convert an encoder to a BERT model, which includes a head for masked language modelling."""
+        """Convert an encoder to a BERT model with a masked language modelling head."""
         refuse_recipe(recipe, self.architecture, self.needs)
         links, notes = self.links(recipe), []
         whole = recipe.model.readout_layer and recipe.objective.kind == "masked"
@@ -314,8 +317,8 @@ GPT2 = Gpt2(
 class Llama(Family):
     """LLaMA, Mistral, SmolLM2, Qwen2: RMSNorm, rotary positions, SwiGLU.
 
-    Rotary positions of these models pair the components i and i + d/2 of a head; ours pair the neighbours 2i and
-    2i + 1. The rows of the query and key matrices are permuted to our order, which leaves all products q k unchanged.
+    Rotary positions of these models pair the components i and i + d/2 of a head; Sciformer pairs the neighbours 2i and
+    2i + 1. The rows of the query and key matrices are permuted accordingly, which leaves all products q k unchanged.
     """
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
@@ -362,7 +365,7 @@ def rotary_base(config: Config, name: str = "rope_theta", apart: str = "") -> fl
     """Base of the rotary positions, from old and new configuration formats.
 
     name    key of the base in old configurations
-    apart   further parameter of rotary positions, read by the caller
+    apart   further parameter of rotary positions that the caller reads itself
     """
     base = config.get(name, 10_000.0, float, int)
     for key in ("rope_parameters", "rope_scaling"):

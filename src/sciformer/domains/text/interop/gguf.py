@@ -64,7 +64,10 @@ def read_gguf(path: Path) -> ForeignModel:
 
 
 def _open(path: Path) -> Any:
-    """Open a file; an array longer than the file is an error, where the library would count to its end."""
+    """Open a GGUF file; refuse arrays longer than the file.
+
+    The package `gguf` would count to the end of a too long array.
+    """
     base: Any = require("gguf", ".gguf files").GGUFReader
 
     class Reader(base):

@@ -139,7 +139,7 @@ def read_names(folder: Path) -> dict[str, str]:
 
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
-    """Recipe keys `unit`, `special`, `begin` and `end` of the tokens that a tokenizer.json makes."""
+    """Recipe keys `unit`, `special`, `begin` and `end` for a tokenizer.json."""
     coder = load_subwords(text, (), False)
     tokenizer, known = coder.tokenizer, coder.numbers
     special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}

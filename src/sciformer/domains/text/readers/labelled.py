@@ -25,7 +25,7 @@ MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of di
 
 
 def _rows_of(path: MemoryFile) -> Grid:
-    """Cells of a table in memory, as they would be in a file."""
+    """Cells of a table in memory, in the form of a file."""
     columns = [path.texts(name) if is_text(column) else _cells(name, column) for name, column in path.columns.items()]
     rows = [list(row) for row in zip(*columns)]
     return Grid(rows, list(range(1, len(rows) + 1)), list(path.columns))
@@ -52,7 +52,7 @@ class Lines(Parts):
     renames_columns: ClassVar[bool] = True
 
     split: Split = Split()
-    """Fractions of `files` for validation and test; ignored for a part with files of its own (`valid`, `test`). Equal
+    """Fractions of `files` for validation and test. Not used for a part with files of its own (`valid`, `test`). Equal
     texts stay in one part."""
     format: Format = "auto"
     """File format (default: auto, from the suffix .tsv, .csv or .jsonl, also with .gz, or from the first lines)."""
@@ -99,7 +99,7 @@ class Lines(Parts):
         return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, Any]]:
-        """Pairs (class, file name); the class is "" for files with a label column."""
+        """Pairs (class, file name); without a class for the file, the class is ""."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for tag, name in map(split_tag, names):
@@ -206,7 +206,7 @@ class Lines(Parts):
         raise UserError(message, hint=f"Choose it with --data.{what} NAME.", key=f"data.{what}", file=path)
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Guess the columns of a file without a header: a label has few different values."""
+        """Guess the columns of a file without a header; few different values are labels."""
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]

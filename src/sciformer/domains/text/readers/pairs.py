@@ -44,8 +44,8 @@ class Parallel(Parts):
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         """Read a column of texts per language; files for prediction may lack columns.
 
-        The column of a prediction file follows from its name (`test.en test.de`, or `test.{}`). A file without a column
-        in its name has all columns, separated by tabs, or only the first column.
+        The column of a prediction file follows from its name (`test.en test.de`, or `test.{}`). Without a column in its
+        name, a file has all columns, separated by tabs, or only the first column.
         """
         meant: dict[str, dict[str, str]] = {}
         tables: list[TextColumns] = []
@@ -65,7 +65,7 @@ class Parallel(Parts):
         return {column: strings(texts) for column, texts in joined.items()}
 
     def _in_memory(self, table: MemoryFile, training: bool) -> TextColumns:
-        """Texts of a table in memory; the first column may have any name if it is the only column."""
+        """Texts of a table in memory; a single column may have any name."""
         known = [column for column in self.columns if column in table.columns]
         for column in self.columns if training else ():
             one_of("data.columns, a column of the table,", column, table.columns, key="data.columns")
@@ -102,7 +102,10 @@ class Parallel(Parts):
         return rows[kept]
 
     def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
-        """Return the file names; refuse an empty list, and `data.columns` without two distinct names."""
+        """File names, after a check of the file names and of `data.columns`.
+
+        There must be at least one file name and two distinct column names.
+        """
         different = {column for column in self.columns if column and column == column.strip()}
         if len(self.columns) < 2 or len(different) < len(self.columns):
             message = f"data.columns must be two or more different names, not {self.columns}"
@@ -110,7 +113,7 @@ class Parallel(Parts):
         return names or find_files(names, self.what)
 
     def _fill_mark(self, name: str) -> dict[str, str]:
-        """File name of each column from a name with `{}`; otherwise {"": name}."""
+        """File name of each column, from a name with `{}`; otherwise {"": name}."""
         marked = COLUMN_MARK in name
         return {column: name.replace(COLUMN_MARK, column) for column in self.columns} if marked else {"": name}
 
@@ -127,7 +130,10 @@ class Parallel(Parts):
         return found
 
     def _pairs(self, given: Mapping[str, str], some: bool = False) -> TextColumns:
-        """Read the texts of each column; if `some`, a file may have only the first column."""
+        """Read the texts of each column.
+
+        some   whether a file may have only the first column
+        """
         files = {column: find_files([name], self.what) for column, name in given.items()}
         (one, first), *others = files.items()
         if not one:
@@ -191,10 +197,10 @@ def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
 
 
 def find_misalignment(one: Sequence[str], other: Sequence[str], name: str, second: str) -> str:
-    """Describe where two parallel files of different length lose their alignment.
+    """Describe the place where two parallel files of different length go out of step.
 
-    A translation is about as long as its source. So the sum of (log a - log b)^2 over the line lengths a, b grows
-    slowly while lines are aligned, and fast after a line that is missing in one file.
+    A translation is about as long as its source. The sum of (log a - log b)^2 over the line lengths a, b therefore
+    grows slowly while lines are aligned, and fast after a line is missing in one file.
     """
     if len(one) < len(other):
         return find_misalignment(other, one, second, name)

@@ -25,8 +25,8 @@ class TextFiles(Parts):
     """Unit of text: a file (default), a line, or a paragraph (lines between empty lines). For file, `split`
     takes validation and test from the end of the whole text; for line and paragraph, it takes random units."""
     chunk_size: int = Field(default=1 << 24, ge=1 << 10)
-    """Bytes read at a time (default: 16 MiB). Longer files are read in pieces and need not fit into memory; gzip files
-    must fit."""
+    """Bytes read at a time (default: 16 MiB). Longer files are read in pieces, so they may be larger than memory; gzip
+    files must fit."""
 
     @property
     def unit(self) -> str:  # type: ignore[override]
@@ -99,7 +99,7 @@ class TextFiles(Parts):
 
 
 class TextChunks:
-    """Source of texts: byte ranges of files, in pieces that end between two characters."""
+    """Source of texts: byte ranges of files, cut only between characters."""
 
     def __init__(self, stretches: list[tuple[Path, int, int]], chunk_size: int, errors: Errors = "strict") -> None:
         self.errors = errors

@@ -39,7 +39,7 @@ def _as_lists(column: Any) -> Any:
 
 
 def _list_column(columns: Mapping[str, Any], role: str) -> str:
-    """Column of lists of strings that has a usual name for a role; else ""."""
+    """Column of lists of strings with a usual name for a role, or ""."""
     usual = (role, *NAMES[role.removesuffix("s")][0].split())
     listed = [name for name, one in columns.items() if isinstance(one, Lists) and one.values.dtype.kind in "UO"]
     return next((name for word in usual for name in listed if name.lower() == word), "")
@@ -76,16 +76,17 @@ class Columns(Parts):
     tags: int | None = Field(default=None, ge=0)
     """Index of the tag column, counted from 0 (default: the last column)."""
     comments: bool = False
-    """Skip comments: lines between sentences that begin with `#`, as in CoNLL-U (default: false, `#` is a word)."""
+    """Skip comments: lines between sentences that begin with `#`, as in CoNLL-U (default: false). Otherwise `#` is a
+    word."""
     form: Literal["auto", "columns", "text"] = "auto"
-    """Form of files to predict (default: auto). columns: a word per line, with its tag or without, and empty lines
-    between sentences. text: running text, a text per line or per row of a table, split into words like the training
-    files. auto: columns if the name ends in .conll, .conllu, .iob, .iob2 or .bio, if each line has a single word, if
-    most lines end in a tag of the training, or if tabs divide all lines into the same number of words; otherwise text.
-    Training files always have columns."""
+    """Form of files to predict (default: auto); training files always have columns. columns: a word per line, with its
+    tag or without, and empty lines between sentences. text: running text, a text per line or per row of a table, split
+    into words like the training files. auto: text, except in four cases that mean columns: the name ends in .conll,
+    .conllu, .iob, .iob2 or .bio; each line has a single word; most lines end in a tag of the training; or tabs divide
+    all lines into the same number of words."""
 
     def open(self, log: Any = None) -> Splits:
-        """Split the training files; learn the tags, and the rule to split text into words."""
+        """Split the training files; learn the tags, and the rule for splitting text."""
         found = super().open(log)
         table = found.sources["train"].load(0)
         words, tags = (table[name].values.tolist() for name in ("words", "tags"))  # type: ignore[union-attr]
@@ -98,13 +99,16 @@ class Columns(Parts):
         return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
-        """Sentences of files of words and tags in columns, or of tables with lists of both."""
+        """Sentences from files with a word and a tag per line, or from tables with lists."""
         read = {True: self._in_memory, False: self._tagged}
         paths = find_files(names, self.what)
         return self._table({path: read[isinstance(path, MemoryFile)](path, training) for path in paths})
 
     def _in_memory(self, table: Any, training: bool) -> list[Sentence]:
-        """Sentences of a table: lists of words and of tags; for prediction, also texts, which are split into words."""
+        """Sentences of a table with lists of words and of tags.
+
+        For prediction, the table may also have texts, which are split into words.
+        """
         columns = {name: _as_lists(column) for name, column in table.columns.items()}
         names = {role: _list_column(columns, role) for role in ("words", "tags")}
         if not names["words"]:
@@ -135,7 +139,7 @@ class Columns(Parts):
         return found
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Read files of words in columns, with or without tags, or of running text."""
+        """Read files with a word per line, with or without tags, or running text."""
         found: dict[Path, list[Sentence]] = {}
         running = []
         for path in find_files(files, self.what):
@@ -174,7 +178,10 @@ class Columns(Parts):
         return {"words": Lists(words, lengths), "tags": Lists(tags, lengths)}
 
     def _tagged(self, path: Path, training: bool) -> list[Sentence]:
-        """Read the sentences of a file in columns; a file for prediction may lack tags."""
+        """Read the sentences of a file with a word per line.
+
+        A file for prediction may lack tags.
+        """
         rows, sizes, lines = self._rows(path)
         width = len(rows[0]) if rows else 0
         tags = width - 1 if self.tags is None else self.tags
@@ -218,7 +225,10 @@ class Columns(Parts):
         return self._split(texts)
 
     def _split(self, texts: Iterable[tuple[int, str]], empty: bool = False) -> list[Sentence]:
-        """Split texts into words; `empty` also keeps texts without words."""
+        """Split texts into words.
+
+        empty   whether to keep texts without words
+        """
         learned = self.state.get("learned", {}).get("words")
         rule = WordRule.from_json(learned) if learned else WordRule()
         split = [(number, text, rule.split(text)) for number, text in texts]

@@ -1,10 +1,10 @@
-"""Rule to split running text into words, learned from tagged training files.
+"""Rule for splitting running text into words, learned from tagged training files.
 
     rule = WordRule.learn(["I", "'m", "in", "the", "U.S.", "."])
     rule.split("I'm in Rome.")              [(0, 1), (1, 3), (4, 6), (7, 11), (11, 12)]
 
-Words never contain blanks. Punctuation marks and other signs at the ends of a word are separate words if they usually
-are in the training files; some signs inside of a word are treated in the same way.
+Words never contain blanks. Punctuation marks and other signs at the ends of a word are separate words if they are
+usually separate in the training files. Some signs inside a word are treated in the same way.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _is_unspaced_letter(character: str) -> bool:
 
 @dataclass(frozen=True)
 class WordRule:
-    """Rule to split text into words.
+    """Rule for splitting text into words.
 
     apart      signs that are separate words, by their place in a word (before, after, inside)
     attached   signs that belong to the word, by their place; all other signs follow a default
@@ -63,7 +63,7 @@ class WordRule:
 
     @classmethod
     def learn(cls, words: Iterable[str]) -> Self:
-        """Learn the rule that splits words, from the words of tagged sentences."""
+        """Learn the rule from the words of tagged sentences."""
         counts = Counter(words)
         alone, places, clitics = Counter[str](), {place: Counter[str]() for place in PLACES}, Counter[str]()
         unspaced = Counter[bool]()
@@ -93,7 +93,7 @@ class WordRule:
         return cls(apart, attached, kept, rule._whole_words(counts), rule.letters)
 
     def _whole_words(self, counts: Counter[str]) -> frozenset[str]:
-        """Find the most frequent words split wrongly by the rule.
+        """Find the most frequent words among the words split wrongly by the rule.
 
         A word such as `end.` is left out if `end` is more frequent, because `end.` is then a mistake in the files.
         """
@@ -142,7 +142,7 @@ class WordRule:
         return [*head, *((start + low, start + high) for low, high in inner), *reversed(tail)]
 
     def _split_core(self, core: str) -> list[Range]:
-        """Split a word without outer signs: at clitics, at signs inside it, and into letters."""
+        """Split a word without outer signs at clitics, at signs inside, and into letters."""
         lowered = core.lower()
         for one in self.clitics:
             if len(one) < len(core) == len(lowered):
@@ -185,7 +185,7 @@ def _count_signs(word: str, count: int, places: Mapping[str, Counter[str]]) -> N
 
 
 def _count_clitics(counts: Counter[str], clitics: Iterable[str]) -> Counter[str]:
-    """Count the words that end or begin with each clitic."""
+    """Count the words with each clitic at their beginning or end."""
     known, found = {*clitics}, Counter[str]()
     for word, count in counts.items():
         lowered = word.lower()

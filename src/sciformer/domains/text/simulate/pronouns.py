@@ -5,7 +5,7 @@
 
 Grammar: «it» in the last clause always refers to the object of the first clause. Between the two clauses are up to
 thirteen groups of three words: the speaker («says the man»), then places («behind the church»). Nouns of places come
-from the same list as the object. So neither the nearest noun nor a list of words gives the answer. None of these nouns
+from the same list as the object. Neither the nearest noun nor a list of words therefore gives the answer. No other noun
 can be the referent: persons are not «it», and places only locate the speaker. An optional adverb and adjective vary the
 position of the object. The German is correct in case, gender and word order, but not always meaningful.
 """
@@ -91,12 +91,12 @@ DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
 
 def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
-    """German adjective with the ending that it has before a noun in the accusative."""
+    """German adjective with its ending before a noun in the accusative."""
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
 def make_sentence(groups: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Draw a pair of sentences, with `groups` groups of words between the noun and «it»."""
+    """Draw a sentence pair with `groups` groups of words between the noun and «it»."""
     drawn = iter(rng.random(16 + 2 * groups).tolist())
 
     def one(of: Sequence[Any]) -> Any:

@@ -2,7 +2,7 @@
 
     Cfaahbe...gd?        the value, `lag` symbols of noise, the question
 
-The noise is independent of the value. A model that has forgotten the value is right with probability 1 / `symbols`.
+The noise is independent of the value. A model without any memory of the value is right with probability 1 / `symbols`.
 The task is the long time lag problem of Hochreiter and Schmidhuber (1997) and the copying memory task of arXiv
 1511.06464 with one symbol.
 """

@@ -36,7 +36,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster than others: for packed sequences, or narrow windows on the CPU."""
+    """Whether this kernel saves time: for packed sequences, and narrow windows on CPU."""
     pattern = request.sight.pattern
     if isinstance(pattern, Documents) or request.q.is_cuda:
         return isinstance(pattern, Documents)
@@ -46,7 +46,7 @@ def saves(request: Request) -> bool:
 
 
 def split(pattern: Pattern) -> tuple[Pattern, int]:
-    """Split a pattern into its local rule and the number of global tokens."""
+    """Split a pattern into a local rule and the number of global tokens."""
     if isinstance(pattern, Either):
         if isinstance(pattern.second, Global):
             return pattern.first, pattern.second.count
@@ -56,7 +56,7 @@ def split(pattern: Pattern) -> tuple[Pattern, int]:
 
 
 def block_size(left: float, right: float) -> int:
-    """Queries per block: about half of left + right, as a power of two from 32 to 512."""
+    """Queries per block: a power of two near (left + right) / 2, from 32 to 512."""
     half = int(left + right) // 2
     return min(512, max(32, 1 << (half - 1).bit_length()))
 

@@ -34,7 +34,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster than others: only for full attention within long sequences."""
+    """Whether this kernel saves time: only for full attention within long sequences."""
     pattern = request.sight.pattern
     assert isinstance(pattern, Documents)
     return isinstance(pattern.within, Full) and pattern.queries.total > MIN_MEAN_LENGTH * len(pattern.queries)

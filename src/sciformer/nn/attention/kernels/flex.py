@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster than others: on CUDA, with many pairs of queries and keys."""
+    """Whether this kernel saves time: on CUDA, with many query-key pairs."""
     return request.q.is_cuda and request.q.shape[2] * request.keys >= MIN_PAIRS
 
 

@@ -45,7 +45,7 @@ def supports(request: Request) -> str | None:
 
 
 def saves(request: Request) -> bool:
-    """Whether this kernel is faster than others: with bias, dropout, or short or unequal sets."""
+    """Whether this kernel saves time: with bias, dropout, or short or unequal sets."""
     sight, ragged = request.sight, _layout(request)
     if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
@@ -86,7 +86,7 @@ def run(request: Request) -> Tensor:
 
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
-    """Heads (1, H, T, E), computed set by set, without copies and without gradients."""
+    """Heads (1, H, T, E), computed set by set, without copies or gradients."""
     q, k, v = (part[None] for part in _split_qkv(x, heads))
     out = x.new_zeros(1, len(x), heads, q.shape[-1])
     for rows in _set_slices(lengths):
@@ -178,7 +178,7 @@ class Plan:
         self.back[whole[real]] = torch.arange(len(whole))[real]
 
     def packed(self, parts: list[Tensor], width: int) -> Tensor:
-        """Packed rows (T, width) from the rows of all groups, 0 where there is no token."""
+        """Packed tokens (T, width) from the rows of all groups; 0 after the last sequence."""
         return torch.cat([*parts, parts[0].new_zeros(1, width)])[self.back]
 
 
@@ -204,14 +204,14 @@ def _prepared(ragged: Ragged, bias: Any, heads: int, dtype: torch.dtype) -> tupl
 
 
 def _padding_mask(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
-    """Additive mask (H count, width, width): 0 at real keys, -inf at padded keys."""
+    """Additive mask (H * count, width, width): 0 at real keys, -inf at padding."""
     n, valid = group.width, group.valid
     mask = torch.zeros(valid.shape, dtype=dtype).masked_fill(~valid, -torch.inf)
     return mask[None, :, None].expand(heads, -1, n, -1).reshape(-1, n, n)
 
 
 class Laid(torch.autograd.Function):
-    """Padded bias (H count, width, width) of each group, from a PairBias (S, H).
+    """Padded bias (H * count, width, width) of each group, from a PairBias (S, H).
 
     The padded bias is -inf at padded keys, and 0 for padded queries with real keys.
     """

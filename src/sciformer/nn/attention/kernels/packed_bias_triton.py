@@ -31,7 +31,7 @@ LONG_LAYOUT: dict[str, dict[str, int]] = {
 
 @triton.jit
 def _tile(base, rows, there, apart, e, E: tl.constexpr):
-    """Load one head (BLOCK, WIDE) of tokens; 0 where `there` is False.
+    """Load a block (BLOCK, WIDE) of tokens of one head; 0 where `there` is False.
 
     apart  stride between rows
     """

@@ -61,7 +61,7 @@ class Request(NamedTuple):
         return self.score.scale(self.q.shape[3])
 
     def prepare(self) -> Request:
-        """Request with rotated queries and keys, and with all keys and values of the store."""
+        """Request with rotated queries and keys, and with all stored keys and values."""
         if self.rotation is None and self.store is None:
             return self
         q, k, v = self.q, self.k, self.v

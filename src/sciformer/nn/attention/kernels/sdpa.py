@@ -46,8 +46,8 @@ def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
 def opened(mask: Tensor | None) -> Mask:
     """Mask for fused kernels; on CUDA also the mask of queries without visible keys.
 
-    Some CUDA kernels return NaN for a query without visible keys. This function makes all keys visible to such a query,
-    and `masked` sets the output of the query to zero.
+    Some CUDA kernels return NaN for a query without visible keys. Here all keys become visible to this query, and
+    `masked` then sets its output to zero.
     """
     if mask is None or not mask.is_cuda:
         return mask, None
