@@ -37,10 +37,12 @@ class UserError(ValueError):
     """Error for the user to correct; errors of the library itself are assertions.
 
     message   what is wrong, in one plain sentence without a full stop
-    hint      what to do, in one or more sentences; may be empty; both without control characters
+    hint      what to do, in one or more sentences; may be empty
     key       the recipe key or option concerned, dotted: `data.split.stratify`
     file      the file or folder concerned
     line      the line in that file
+
+    Control characters in message and hint are escaped.
     """
 
     def __init__(

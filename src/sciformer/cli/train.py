@@ -132,7 +132,10 @@ def train(recipe: RecipeName, /, *, options: TrainOptions = TrainOptions()) -> N
 
 
 def _train(recipe: str, options: TrainOptions, init_from: str | None = None) -> None:
-    """Train a recipe; fine-tune the run `init_from` ("": the run in the recipe)."""
+    """Train a recipe, or fine-tune a pretrained run.
+
+    init_from   folder of the pretrained run; "": the run named in the recipe; None: no fine-tuning
+    """
     plugins = load_plugins(options.plugin)
     made = load_recipe(recipe, {"train.init_from": init_from} if init_from else {})
     if init_from is not None and not made.train.init_from:

@@ -64,8 +64,8 @@ class Sharding:
     def check(self, shard: int) -> None:
         """Refuse a shard number outside 0 .. number of shards - 1."""
         if not 0 <= shard < self.count:
-            message = f"--shard must be from 0 to {self.count - 1}, as there are {self.count} shards, not {shard}"
-            raise UserError(message, key="--shard")
+            message = f"--shard must be from 0 to {self.count - 1}, but is {shard}"
+            raise UserError(message, hint=f"There are {self.count} shards.", key="--shard")
 
 
 class ShardFolder:

@@ -280,7 +280,7 @@ def hash_samples(streams: Mapping[str, Stream]) -> Array:
 class ProfileBuilder:
     """Profile of the training data, built from pieces as they are loaded.
 
-    tokens     token kinds; their columns are profiled, each with its invariance
+    tokens     token kinds; their columns are profiled, together with `Tokens.invariances` (shift or scale)
     objective  names of further columns to profile, read by the objective
     """
 

@@ -156,8 +156,8 @@ class MemoryFile(AnyPath):
             one_of("the column of the parts", column, [*self.columns], key="parts")
         values = self.columns[column]
         if not is_text(values):
-            hint = "Its values are train, valid and test."
-            raise UserError(f"`{column}` must have a name for each row, not {describe(values)}", hint=hint, key="parts")
+            message = f"column `{column}` must name the part of each row, but has {describe(values)}"
+            raise UserError(message, hint="The parts are train, valid and test.", key="parts")
         names = np.array([str(value).strip() for value in values.tolist()])
         if (names == "").any():
             raise UserError(f"row {int((names == '').argmax())} has no part in `{column}`", key="parts")

@@ -229,8 +229,8 @@ class Rotary(Position):
     real number. d is the rotated width of a head divided by the number of axes.
 
     pairs    neighbours: pairs (x_2i, x_2i+1); halves: pairs (x_i, x_i+d/2), as in LLaMA
-    periods  shortest and longest period. The periods are spaced evenly in the logarithm over the pairs of all `heads`,
-             so each head has different periods (default of `heads`: all heads have the same periods)
+    periods  shortest and longest period; the periods between them are evenly spaced in the logarithm
+    heads    number of heads; with `periods`, each head has different periods (default: the same for all heads)
     share    rotated fraction of a head
     """
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, list_names
 from ..files.seal import Damaged, Unsound, run_files
 from . import checkpoint
 from .distributed import Ranks, full_tensor
@@ -44,11 +44,14 @@ def load_into(
     file    file of the weights, for errors
     """
     own = named_tensors(model)
-    odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
-    if odd:
-        names = ", ".join(odd[:4])
-        missing = "are in only one of them" if own.keys() ^ weights.keys() else "have another shape"
-        raise UserError(f"the weights of {what} do not fit the model of the recipe: {names} {missing}", file=file)
+    for problem, names in (
+        ("missing in the weights", own.keys() - weights.keys()),
+        ("not in the model", weights.keys() - own.keys()),
+        ("of another shape", {name for name in own if name in weights and own[name].shape != weights[name].shape}),
+    ):
+        if names:
+            found = f"{list_names(sorted(names), 4)} {'is' if len(names) == 1 else 'are'} {problem}"
+            raise UserError(f"the weights of {what} do not fit the model of the recipe: {found}", file=file)
     with torch.no_grad():
         for name, weight in own.items():
             weight.copy_(place(weights[name], weight))

@@ -247,7 +247,7 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
     All three places are needed, because files may be sorted by class.
     """
-    real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
+    real = {name: file.need(name, "the comparison with the first file") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
         starts = [0]

@@ -21,8 +21,10 @@ MAX_MARKERS = 400  # above this number of points, markers are smaller
 
 @dataclass(frozen=True)
 class SeriesView:
-    """Series to plot: times, values and errors (N, P), NaN for missing values.
+    """Series to plot: N tokens (patches) of P points each.
 
+    time, value, error     (N, P) times, values and errors of the points; NaN for missing values
+    names                  names of the bands
     band                   (N,) band number of each token
     hidden, limit, asked   (N,) masks of hidden tokens, of upper limits, and of tokens to predict
     """

@@ -52,7 +52,10 @@ def guess_objects(file: CurveFile) -> str:
 
 
 def _objects_of(column: Array, time: Array) -> int:
-    """Number of objects, if the column has ids and times of objects overlap; else 0."""
+    """Number of objects in a column of object ids; 0 for other columns.
+
+    A column of ids has repeated values, and the time ranges of different objects overlap.
+    """
     if column.dtype.kind == "f":
         if not (np.isfinite(column).all() and (column == np.round(column)).all()):
             return 0

@@ -307,7 +307,10 @@ def _item(cell: Any, key: Any) -> Any:
 
 
 def _arrays(name: str, cells: Sequence[Any]) -> Any:
-    """Column of lists, or of arrays with two or more axes; a sentence if unreadable."""
+    """Column of lists, or of arrays with two or more axes.
+
+    If the cells cannot be read, a sentence about the cells is returned instead.
+    """
     rows: list[Array] = []
     for cell in cells:
         if _is_none(cell):

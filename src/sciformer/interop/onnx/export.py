@@ -129,7 +129,7 @@ def _check_exportable(run: Run) -> None:
         raise UserError(
             "the ONNX export supports objectives with one prediction per sample (classify, regress), not "
             f"`objective.kind: {objective.kind}`",
-            hint="Finetune it for classes or values first: sciformer finetune RECIPE --from RUN",
+            hint="Fine-tune the run with one of these objectives first: sciformer finetune RECIPE --from RUN",
             key="objective.kind",
         )
 

@@ -62,8 +62,8 @@ class SeriesFiles(FileSet):
     """Training files: names or globs. CLASS:FILE sets the class of all objects in the files:
     [RRAB:rr/*.fits, MIRA:mira/*.fits]."""
     split: Split = Split()
-    """Split of `files` into train, valid and test; parts with their own files are not split off. Curves of one object
-    stay in one part, unless `by` is another column."""
+    """Split of `files` into train, valid and test; parts with their own files are not split off. By
+    default, all curves of an object stay in one part; `split.by` names another column for the groups."""
     objects: str = ""
     """File with a row for each object, for object columns (class, redshift, ...) that are not in `files` (default:
     none)."""

@@ -47,7 +47,8 @@ class Scenes(SimulatedImages):
     things: tuple[int, int] = (1, MAX_THINGS)
     """Smallest and largest number of things in a scene, at most 4 (default: 1 and 4)."""
     held_out: int = Field(default=2, ge=0, le=6)
-    """Number of colours held out of each shape, from 0 to 6 of 8; only the part `unseen` has them (default: 2)."""
+    """Held-out colours for each shape, from 0 to 6 of 8. With `combinations: seen`, only the part `unseen` has these
+    combinations of shape and colour (default: 2)."""
     combinations: Literal["seen", "unseen", "all"] = "seen"
     """Combinations of shape and colour in train, valid and written files (default: seen). `seen`: all combinations
     except the held-out combinations. `unseen`: each scene has a held-out combination. `all`: all combinations equally

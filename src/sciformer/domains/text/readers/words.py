@@ -142,7 +142,11 @@ class WordRule:
         return [*head, *((start + low, start + high) for low, high in inner), *reversed(tail)]
 
     def _split_core(self, core: str) -> list[Range]:
-        """Split a word without outer signs at clitics, at signs inside, and into letters."""
+        """Split a word at clitics and at punctuation inside the word.
+
+        The punctuation at both ends has been removed before. With `letters`, each letter of a script without upper case
+        (Chinese, Thai) is a word.
+        """
         lowered = core.lower()
         for one in self.clitics:
             if len(one) < len(core) == len(lowered):
