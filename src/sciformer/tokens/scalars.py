@@ -121,13 +121,13 @@ class Scalars(Maskable, Exportable, Editable):
         return [self.columns[number] for number in stream.columns["name"]]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Plot the scaled numbers as bars, or the attention weights of their tokens."""
+        """Plot the scaled numbers as bars, or the weights of their tokens."""
         name = sample.stream.columns["name"]
         values = self.normalise(sample.stream).columns["value"] if weights is None else weights
         axes.barh(np.arange(len(name)), values, color="#4477aa")
         axes.set_yticks(np.arange(len(name)), self.token_labels(sample.stream))
         axes.invert_yaxis()
-        axes.set_xlabel("standard deviations from the mean" if weights is None else "attention")
+        axes.set_xlabel("standard deviations from the mean" if weights is None else "weight")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         columns = self.normalise(sample.stream).columns
