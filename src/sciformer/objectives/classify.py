@@ -91,8 +91,9 @@ class Classify(StreamDropout):
             shape = f"(n, {', '.join(map(str, labels.shape[1:]))})"
             message = f"column `{self.label}` has the shape {shape}, but it must have one class for each sample"
             raise UserError(message, key="objective.label")
-        if labels.dtype.kind == "f" and np.isnan(labels).any():
-            where = np.isnan(labels).argmax()
+        empty = np.isnan(labels) if labels.dtype.kind == "f" else labels == "" if labels.dtype.kind == "U" else None
+        if empty is not None and empty.any():
+            where = empty.argmax()
             message = f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN"
             raise UserError(message, key="objective.label")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():

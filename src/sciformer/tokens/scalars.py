@@ -49,7 +49,11 @@ class Scalars(Maskable, Exportable, Editable):
         known = np.isfinite(values)
         if not known.any(0).all():
             name = self.columns[int(known.any(0).argmin())]
-            raise UserError(f"column `{name}` has no finite number in the training data", key="tokens.columns")
+            message, hint = (
+                f"column `{name}` has no finite number in the training data",
+                "Remove it from tokens.columns.",
+            )
+            raise UserError(message, hint=hint, key="tokens.columns")
         deviation = np.nanstd(values, 0)
         self.state["mean"] = np.nanmean(values, 0).tolist()
         self.state["deviation"] = np.where(deviation > 0, deviation, 1).tolist()
@@ -60,6 +64,10 @@ class Scalars(Maskable, Exportable, Editable):
         for name in self.columns:
             one_of("tokens.columns, a column", name, table, key="tokens.columns")
             column = table[name]
+            if isinstance(column, np.ndarray) and column.dtype.kind in "USO":
+                word = next((one for one in column.astype(str).tolist() if not _is_number(one)), "")
+                hint = "Correct it, or leave the cell empty; or remove the column from tokens.columns."
+                raise UserError(f"column `{name}` has text, for example {word!r}", hint=hint, key="tokens.columns")
             if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biuf":
                 raise UserError(f"column `{name}` must have one number for each sample", key="tokens.columns")
             values = column.astype(np.float64)
@@ -183,6 +191,14 @@ class ScalarReadout(Readout):
 
     def predict(self, hidden: Tensor) -> Columns:
         return {"value": self.linear(hidden)[..., 0]}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
 
 
 def _table(count: int, dim: int) -> nn.Embedding:
