@@ -1,15 +1,16 @@
-"""Class and redshift of supernovae from an image, a light curve, a number, and all of them in one trunk.
+"""Models of several streams in one trunk, beside models of each stream: supernovae, and questions about pictures.
 
     python benchmarks/multistream.py --jobs 2 --complete --record
 
-The streams are the image of the host galaxy, the light curve and the magnitude of the host. Every row has the same
-small transformer, steps and transients. The learning rate is tuned for each row over the same grid, on the validation
-part of the first seed. Class and redshift are two trainings.
+The streams of the supernovae are the image of the host galaxy, the light curve and the magnitude of the host. Every row
+has the same small transformer, steps and samples. The learning rate is tuned for each row over the same grid, on the
+validation part of the first seed. Class and redshift are two trainings.
 
     image, curve, scalars               a model of one stream
     all, no_image, no_curve ...         the model of all streams, tested with all streams or without one
     only_image, only_curve ...          the same model, tested with one stream
     complete.all, complete.no_image ... the same without `objective.drop_stream`: no stream is missing in training
+    question.picture, .words, .both     the hidden colour of a caption (`images/scenes-question`), with `--pair` alone
 """
 
 from __future__ import annotations
@@ -27,24 +28,31 @@ from measure import RESULTS, Row, record
 from pool import Result, Task, origins, seeds_row, side_by_side
 from sciformer.data.columns import Lists, Samples, Table
 from sciformer.domains.images.reader.reader import ImageFiles
+from sciformer.domains.images.simulate.scenes import Scenes
 from sciformer.domains.lightcurves.simulate.transients import Transients
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
 STREAMS = {"image": ["image"], "curve": ["curve"], "scalars": ["host"], "all": ["image", "curve", "host"]}
 STREAMS["complete"] = STREAMS["all"]  # trained without missing streams
+PAIR = {"picture": ["picture"], "words": ["words"], "both": ["picture", "words"]}
+QUESTION_STEPS, QUESTIONS = 500, 6000  # steps and training samples of the questions
 CURVE = ("time", "value", "error", "band", "limit")
 RATES = (1e-3, 3e-3)
 DROPPED = 0.2  # share of each stream that is missing in the training with all streams
+STEPS = 300
 TRAIN, VALID, TEST = 2000, 500, 1000
 TASKS = {  # score of the test part, score of the validation part, whether higher is better, unit
     "class": ("accuracy", "accuracy", True, "accuracy"),
     "redshift": ("redshift_error", "mae", False, "redshift"),
+    "question": ("accuracy", "accuracy", True, "accuracy"),
 }
 
 
 def recipe(task: Task) -> Recipe:
     """Recipe of a training."""
+    if task["task"] == "question":
+        return question_recipe(task)
     base = Recipe.load("lightcurves/transient-multistream").to_dict()
     kept = {stream: base["tokens"][stream] for stream in STREAMS[task["name"]]}
     model: dict[str, Any] = {"dim": 48, "depth": 2, "heads": 4, "mlp_ratio": 2, "pool": "class_token", "dropout": 0.1}
@@ -64,9 +72,25 @@ def recipe(task: Task) -> Recipe:
     return Recipe.from_dict({"data": data, "tokens": tokens, "model": model, "objective": objective, "train": loop})
 
 
+def question_recipe(task: Task) -> Recipe:
+    """Recipe for the hidden colour of a caption, from the picture, the words or both."""
+    base = Recipe.load("images/scenes-question").to_dict()
+    kept = {stream: base["tokens"][stream] for stream in PAIR[task["name"]]}
+    kept |= {"picture": kept["picture"] | {"patch": 16}} if "picture" in kept else {}
+    model: dict[str, Any] = {"kind": "multistream" if len(kept) > 1 else "encoder", "dim": 48, "depth": 2, "heads": 4}
+    model |= {"mlp_ratio": 2, "pool": "class_token", "position": "learned", "dropout": 0.0}
+    data = base["data"] | {"number": task["number"], "valid": VALID, "test": 0, "seed": task["seed"]}
+    steps = task["steps"]
+    loop: dict[str, Any] = {"steps": steps, "batch": 32, "warmup": 50, "learning_rate": task["rate"]}
+    loop |= {"min_lr_ratio": 0.01, "seed": task["seed"], "device": "cpu", "evaluate_every": steps, "save_every": steps}
+    tokens: Any = kept if len(kept) > 1 else next(iter(kept.values()))
+    objective = {"kind": "classify", "label": "answer"}
+    return Recipe.from_dict({"data": data, "tokens": tokens, "model": model, "objective": objective, "train": loop})
+
+
 def without(table: Table, streams: set[str]) -> Table:
     """Transients that lack some streams."""
-    found, rows = dict(table), len(np.asarray(table["label"]))
+    found, rows = dict(table), len(np.asarray(table["image"]))
     if "image" in streams:
         found |= ImageFiles(kind="images").with_gaps({"image": table["image"]}, np.full(rows, -1))
     if "curve" in streams:
@@ -81,6 +105,8 @@ def without(table: Table, streams: set[str]) -> Table:
 
 def cases(name: str) -> dict[str, set[str]]:
     """Tests of a model: row -> missing streams."""
+    if name in PAIR:
+        return {f"question.{name}": set()}
     if len(STREAMS[name]) == 1:
         return {name: set()}
     names = {"image": "image", "curve": "curve", "host": "scalars"}
@@ -95,7 +121,16 @@ def score(run: Run, table: Table, task: str) -> float:
     if task == "redshift":
         return float(np.abs(np.asarray(said["mean"])[:, 0] - np.asarray(table["redshift"])).mean())
     best = np.array(run.assembly.objective.classes)[np.asarray(said["probabilities"]).argmax(1)]
-    return float((best == table["label"]).mean())
+    return float((best == table["answer" if task == "question" else "label"]).mean())
+
+
+def chance(table: Table, task: str) -> float:
+    """Score of the same answer to all samples: the most frequent class, or the median redshift."""
+    if task == "redshift":
+        redshift = np.asarray(table["redshift"])
+        return float(np.abs(redshift - np.median(redshift)).mean())
+    counts = np.unique(np.asarray(table["answer" if task == "question" else "label"]), return_counts=True)[1]
+    return float(counts.max() / counts.sum())
 
 
 def trained(task: Task) -> Result:
@@ -103,12 +138,13 @@ def trained(task: Task) -> Result:
     torch.set_num_threads(1)
     began, folder = time.process_time(), Path(task["out"]) / "runs" / task["key"]
     run = train(recipe(task), folder, show=False, report=False)
-    table = Transients(seed=1000 + task["seed"]).make(TEST)
+    seed = 1000 + task["seed"]
+    asked = task["task"] == "question"
+    table = Scenes(seed=seed, things=(2, 2), hide="colour").make(TEST) if asked else Transients(seed=seed).make(TEST)
     test = {case: score(run, without(table, missing), task["task"]) for case, missing in cases(task["name"]).items()}
     valid = run.scores[TASKS[task["task"]][1]]
     shutil.rmtree(folder)
-    redshift = np.asarray(table["redshift"])
-    nothing = {"class": 0.25, "redshift": float(np.abs(redshift - np.median(redshift)).mean())}[task["task"]]
+    nothing = chance(table, task["task"])
     found = {key: task[key] for key in ("name", "task", "seed", "rate")} | {"test": test, "nothing": nothing}
     return found | {"valid": valid, "cpu_s": time.process_time() - began}
 
@@ -123,14 +159,21 @@ class Plan:
     def task(self, name: str, task: str, rate: float, seed: int) -> dict[str, Task]:
         key = f"{name}-{task}-{rate:g}-{seed}"
         made: Task = {"key": key, "name": name, "task": task, "rate": rate, "seed": seed}
-        options = self.options
-        return {key: made | {"number": options.number, "steps": options.steps, "out": str(options.out)}}
+        return {key: made | {"number": self.number, "steps": self.steps, "out": str(self.options.out)}}
+
+    @property
+    def number(self) -> int:
+        return int(self.options.number or (QUESTIONS if self.options.pair else TRAIN))
+
+    @property
+    def steps(self) -> int:
+        return int(self.options.steps or (QUESTION_STEPS if self.options.pair else STEPS))
 
     def first(self) -> dict[str, Task]:
         """Tasks of the grid."""
         made: dict[str, Task] = {}
-        for task in TASKS:
-            for name in STREAMS:
+        for task in ["question"] if self.options.pair else ["class", "redshift"]:
+            for name in PAIR if self.options.pair else STREAMS:
                 for rate in RATES if name != "complete" else ():
                     made |= self.task(name, task, rate, 0)
         return made
@@ -166,7 +209,7 @@ class Plan:
             best = self.best("all" if name == "complete" else name, task)
             runs = sorted((run for run in runs if run["rate"] == best), key=lambda run: int(run["seed"]))
             for case in runs[0]["test"]:
-                more = {"learning_rate": best, "transients": self.options.number, "steps": self.options.steps}
+                more = {"learning_rate": best, "samples": self.number, "steps": self.steps}
                 more |= {"test": TEST, "nothing": round(float(np.mean([run["nothing"] for run in runs])), 4)}
                 values, command = (
                     [run["test"][case] for run in runs],
@@ -184,8 +227,9 @@ class Plan:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--number", type=int, default=TRAIN)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--number", type=int, default=0, help=f"default: {TRAIN}, with --pair {QUESTIONS}")
+    parser.add_argument("--steps", type=int, default=0, help=f"default: {STEPS}, with --pair {QUESTION_STEPS}")
+    parser.add_argument("--pair", action="store_true", help="questions about pictures instead of supernovae")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time, each on one core")
     parser.add_argument("--out", type=Path, default=Path("runs/multistream"), help="folder of single runs")
     parser.add_argument("--complete", action="store_true", help="train without missing streams too")
