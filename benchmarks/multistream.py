@@ -120,7 +120,8 @@ def score(run: Run, table: Table, task: str) -> float:
     said = run.predict(Samples(dict(table)), accept_drift=True)
     if task == "redshift":
         return float(np.abs(np.asarray(said["mean"])[:, 0] - np.asarray(table["redshift"])).mean())
-    best = np.array(run.assembly.objective.classes)[np.asarray(said["probabilities"]).argmax(1)]
+    objective: Any = run.assembly.objective
+    best = np.array(objective.classes)[np.asarray(said["probabilities"]).argmax(1)]
     return float((best == table["answer" if task == "question" else "label"]).mean())
 
 

@@ -69,10 +69,10 @@ def guess_join(names_given: list[str], paths: list[Path], given: Given) -> Page:
         tokens += [Found(f"tokens.{NUMBERS}.kind", "scalars", "a token for each number of an object")]
         tokens += [Found(f"tokens.{NUMBERS}.columns", numbers, "leave out numbers that new objects will not have")]
     if len(streams) + bool(numbers) < 2:
-        found = f"the streams are: {', '.join([*streams, *([NUMBERS] if numbers else [])]) or 'none'}"
+        told = f"the streams are: {', '.join([*streams, *([NUMBERS] if numbers else [])]) or 'none'}"
         hint = "Name files in a column of the table, add a file with series or lists, or columns of numbers. "
         hint += "For a single stream write the recipe for its kind: sciformer new KIND FILES."
-        raise UserError(f"a recipe of several streams needs two of them, but {found}", hint=hint, file=paths[0])
+        raise UserError(f"a recipe of several streams needs two of them, but {told}", hint=hint, file=paths[0])
     found = [
         Found("data.kind", KIND),
         Found("data.files", [first], "one row per object; file names in it are relative to its folder"),
