@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--pair", action="store_true", help="questions about pictures instead of supernovae")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time, each on one core")
     parser.add_argument("--out", type=Path, default=Path("runs/multistream"), help="folder of single runs")
-    parser.add_argument("--complete", action="store_true", help="classes without drop_stream too")
+    parser.add_argument("--complete", action="store_true", help="train without missing streams too")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS / "multistream.json")
     plan = Plan(parser.parse_args())
