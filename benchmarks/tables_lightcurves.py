@@ -128,6 +128,52 @@ def curves() -> str:
     return markdown(["", "measured"], lines)
 
 
+STREAMS = {
+    "image": "image alone",
+    "curve": "light curve alone",
+    "scalars": "magnitude alone",
+    "all": "all three",
+    "no_image": "the same model without the image",
+    "no_curve": "without the light curve",
+    "no_scalars": "without the magnitude",
+    "only_image": "with the image alone",
+    "only_curve": "with the light curve alone",
+    "only_scalars": "with the magnitude alone",
+}
+
+
+def streams() -> str:
+    """Table of class and redshift of supernovae from several streams."""
+    found = rows("multistream")
+    lines = [
+        [
+            words,
+            figure(found.get(f"multistream.{name}.accuracy"), 3),
+            figure(found.get(f"multistream.{name}.redshift_error"), 4),
+        ]
+        for name, words in STREAMS.items()
+    ]
+    return markdown(["", "accuracy, four types", "mean error of the redshift"], lines)
+
+
+def complete_streams() -> str:
+    """Table of models trained with and without missing streams."""
+    found = rows("multistream")
+    lines = [
+        [words, *(figure(found.get(f"multistream.{model}{name}.accuracy"), 3) for model in ("", "complete."))]
+        for name, words in list(STREAMS.items())[3:]
+    ]
+    return markdown(["accuracy, tested", "trained with `drop_stream: 0.2`", "trained with all streams"], lines)
+
+
+def question_streams() -> str:
+    """Table of the hidden colour of a caption."""
+    found = rows("multistream")
+    words = {"picture": "picture alone", "words": "words alone", "both": "picture and words"}
+    lines = [[text, figure(found.get(f"multistream.question.{name}.accuracy"), 3)] for name, text in words.items()]
+    return markdown(["", "accuracy, eight colours"], lines)
+
+
 RAGGED = {
     "train_cpu": "training, CPU",
     "infer_cpu": "vectors, CPU",

@@ -21,7 +21,7 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 85
+COUNT = 86
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
@@ -43,6 +43,7 @@ MILLIONS = {
     "images/mnist-vit": 2.684,
     "images/resnet-18": 11.18,
     "images/resnet-50": 23.53,
+    "images/scenes-question": 0.3321,
     "images/show-attend-tell": 0.6178,
     "images/simclr": 2.452,
     "images/vit-base": 85.81,

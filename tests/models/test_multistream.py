@@ -250,3 +250,24 @@ def test_one_stream_is_refused():
     batch = parts[2].batch(np.arange(2)).only("image")
     with refuses(key="objective.hide_stream"):
         Masked(kind="masked", hide_stream=0.2).corrupt(batch, parts[0], SampleRandom(0, 0, batch.ids))
+
+
+def test_streams_are_dropped_in_training_as_often_as_asked_and_never_all_of_them():
+    objective = OBJECTIVES["classify"]().model_copy(update={"drop_stream": 0.3, "stream": "image"}).fresh()
+    tokens, objective, dataset = make(objective)
+    ids = np.tile(np.arange(COUNT), 500)
+    batch = without(dataset.batch(ids), "image", np.flatnonzero(np.isin(ids, NO_IMAGE)))
+    rng = SampleRandom(0, 0, np.arange(len(ids)))
+    assert objective.augment(batch, tokens, rng, False) is batch
+    found = objective.augment(batch, tokens, rng, True)
+    had, has = (np.stack([one.streams[name].lengths > 0 for name in ("image", "words")]) for one in (batch, found))
+    assert not (has & ~had).any()
+    np.testing.assert_array_equal(has.any(0), had.any(0))  # nobody loses everything
+    lone = had.sum(0) == 1
+    np.testing.assert_array_equal(has[:, lone], had[:, lone])
+    for some in (has & had)[:, had.all(0)]:  # 0.3, less half of the 0.09 in which both were drawn
+        assert abs(some.mean() - 0.745) < 0.03
+    whole = found.streams["image"].lengths
+    np.testing.assert_array_equal(whole[has[0]], batch.streams["image"].lengths[has[0]])  # all tokens or none
+    with refuses(key="objective.drop_stream"):
+        objective.augment(batch.only("image"), tokens, rng, True)

@@ -169,3 +169,70 @@ def test_the_objects_lack_what_they_should(run, folder):
     batch = run.assembly.samples(run.source([folder / "objects.csv"])).all()
     for stream, lacking in (("image", NO_PICTURE), ("curve", NO_CURVE)):
         assert np.flatnonzero(batch.streams[stream].lengths == 0).tolist() == sorted(lacking)
+
+
+def test_hidden_values_of_joined_objects_change_nothing(folder, tmp_path):
+    """Poison: hidden pixels, points and numbers change neither an input of the model nor a prediction."""
+    objective = {"kind": "masked", "mask_ratio": 0.3, "hide_stream": 0.5, "every_stream": True}
+    run = go(recipe(folder, objective=objective), tmp_path / "run")
+    tokens, made, model = run.assembly.tokens, run.assembly.objective, run.step.eval().model
+    raw = run.assembly.samples(run.source([folder / "objects.csv"])).all()
+    rng = SampleRandom(0, 0, np.arange(24))
+
+    def ready(batch):
+        return prepare(batch, tokens, made, rng, False)
+
+    def said(batch):
+        with torch.no_grad():
+            encoded = model.encode(batch.inputs(packed=True).view("image"))
+            return {name: model.readout[name].predict(model.stream_tokens(encoded, name)) for name in tokens}
+
+    clean, poisoned = ready(raw), raw
+    for name, stream in clean.streams.items():
+        hidden = stream.columns["hidden"]
+        lengths = stream.lengths
+        whole = (np.bincount(stream.sample[hidden], minlength=24) == lengths) & (lengths > 0)
+        assert whole.any()  # the stream is asked from the others
+        assert not whole[lengths > 0].all()
+        own = raw.streams[name]
+        values = {column: own.columns[column].copy() for column in tokens[name].hides}
+        for column in values.values():
+            column[hidden] = 250 if column.dtype.kind in "iu" else 1e6
+        poisoned = poisoned.with_columns(own.with_columns(**values), name)
+    again = ready(poisoned)
+    for name, stream in clean.streams.items():
+        for column, values in stream.columns.items():
+            if not column.startswith("target "):
+                np.testing.assert_array_equal(again.streams[name].columns[column], values)
+    for name, found in said(again).items():
+        for key, expected in said(clean)[name].items():
+            assert torch.equal(found[key], expected), (name, key)
+
+
+def test_objects_of_which_drawn_ones_lack_a_stream_have_a_report(folder, tmp_path):
+    lines = (folder / "objects.csv").read_text().splitlines()
+    few = folder / "sparse.csv"
+    few.write_text(
+        "\n".join(
+            [
+                lines[0],
+                *(
+                    line.replace(f"pictures/{i}.png", "" if i % 3 else f"pictures/{i}.png")
+                    for i, line in enumerate(lines[1:])
+                ),
+            ]
+        )
+        + "\n"
+    )
+    made = recipe(folder, objective={"kind": "classify", "drop_stream": 0.3})
+    run = go(with_changes(made, {"data": {**made.data.model_dump(), "files": [str(few)]}}), tmp_path / "run")
+    assert "Drawings of training samples" in run.report().read_text()
+    assert list(inspect_run(run, tmp_path / "figures", samples=4))
+
+
+def test_both_answers_of_an_object(folder, tmp_path):
+    """Class and redshift are two runs over the same streams."""
+    for objective in ({"kind": "classify", "drop_stream": 0.3}, {"kind": "regress", "targets": ["size"]}):
+        run = go(recipe(folder, objective=objective), tmp_path / objective["kind"])
+        found = run.predict([folder / "objects.csv"])
+        assert np.isfinite(found["probabilities" if objective["kind"] == "classify" else "mean"]).all()

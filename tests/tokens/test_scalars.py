@@ -70,3 +70,9 @@ def test_missing_numbers_are_not_asked_for():
 def test_columns_that_are_no_numbers(keys, table, key):
     with refuses(key=key):
         Scalars(kind="scalars", **keys).fit(iter([table]))
+
+
+def test_text_among_the_numbers_is_named():
+    tokens = Scalars(kind="scalars", columns=("mass",))
+    with refuses("mass", "bright", key="tokens.columns", hint="empty"):
+        tokens.tokenize({"mass": np.array(["1.5", "", "bright"])})

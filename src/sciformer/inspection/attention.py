@@ -28,7 +28,7 @@ from ..data.random import Floats, SampleRandom
 from ..nn import ClassToken, FirstPool, LastPool, Watch
 from ..tokens.base import stream_part
 from .plots.attention import FONT_SIZE, draw_heads, to_matrix
-from .plots.panels import add_weight_bar, join_legends, shrink, thin_ticks
+from .plots.panels import add_weight_bar, draw_missing, join_legends, shrink, thin_ticks
 
 Panel = tuple[str, Batch, Floats | None]
 Picture = tuple[str, Callable[[], Figure], str]  # name, drawing function, caption
@@ -277,12 +277,14 @@ def draw_excess(assembly: Assembly, sample: Batch, times: Mapping[str, Floats], 
 def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") -> Figure:
     """Draw panels (title, sample, token weights) with the drawing of the tokens.
 
-    Drawings with a fixed aspect ratio are side by side, other drawings are below each other.
+    Drawings with a fixed aspect ratio are side by side, other drawings are below each other. A sample without tokens
+    has a panel that says so.
     """
     tokens = assembly.tokens[stream_name(panels[0][1].streams)]
     draw = tokens.alternative_drawings(panels[0][1])[form] if form else tokens.draw
     trial = Figure().subplots()
-    draw(panels[0][1], None, trial)
+    if whole := [sample for _, sample, _ in panels if sample.stream.lengths[0]]:
+        draw(whole[0], None, trial)
     if trial.get_aspect() != "auto":
         across = min(len(panels), MAX_DRAWN_MAPS + 1)
         lines = -(-len(panels) // across)
@@ -295,7 +297,10 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
         figure = Figure(figsize=(7.0, lines * (height + 0.25) + 0.1), layout="constrained")
     grid = figure.subplots(lines, across, squeeze=False).ravel()
     for axes, (name, sample, weights) in zip(grid, panels):
-        draw(sample, weights, axes)
+        if sample.stream.lengths[0]:
+            draw(sample, weights, axes)
+        else:
+            draw_missing(axes)
         for letter in axes.texts:  # measuring hundreds of letters takes longer than drawing them
             letter.set_in_layout(len(axes.texts) < WORDS_PER_LINE)
         if across > 1:

@@ -15,7 +15,7 @@ from ..tokens.base import stream_part
 from ..tokens.protocols import Maskable, overrides
 from .attention import eval_mode, hide_tokens
 from .plots.attention import FONT_SIZE
-from .plots.panels import join_legends
+from .plots.panels import draw_missing, join_legends
 
 PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches
 
@@ -57,7 +57,10 @@ def draw_masked(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -
     grid = figure.subplots(len(batch), 1, squeeze=False)[:, 0]
     for row, axes in enumerate(grid):
         one = {name: column[seen.stream.sample == row] for name, column in answers.items()}
-        tokens.draw_hidden(seen.take(np.array([row])), one, axes)
+        if seen.stream.lengths[row]:
+            tokens.draw_hidden(seen.take(np.array([row])), one, axes)
+        else:
+            draw_missing(axes)
         axes.set_title(f"sample {seen.ids[row]}", fontsize=FONT_SIZE, loc="left")
     join_legends(figure, grid, grey=False)
     return figure

@@ -21,6 +21,7 @@ from ..metrics.classification import class_scores, log_loss
 from ..nn import ClassHead
 from ..tokens.base import Tokens
 from .base import ANSWER, Objective, Outputs, Rows, Widths, check_classes, required_sample_column
+from .stream_dropout import StreamDropout
 
 Balance = Annotated[
     Literal["none", "classes"],
@@ -32,7 +33,7 @@ NO_SCORE = "–"  # precision of a class that is never predicted, recall of a cl
 PARTNER, SHARE = "target of the other", "share of its own"  # sample columns of mixup
 
 
-class Classify(Objective):
+class Classify(StreamDropout):
     """Classification by cross-entropy: -sum_b w_b ln p(class of sample b).
 
     A head predicts the class probabilities p from the pooled vector of the sample.
@@ -90,8 +91,9 @@ class Classify(Objective):
             shape = f"(n, {', '.join(map(str, labels.shape[1:]))})"
             message = f"column `{self.label}` has the shape {shape}, but it must have one class for each sample"
             raise UserError(message, key="objective.label")
-        if labels.dtype.kind == "f" and np.isnan(labels).any():
-            where = np.isnan(labels).argmax()
+        empty = np.isnan(labels) if labels.dtype.kind == "f" else labels == "" if labels.dtype.kind == "U" else None
+        if empty is not None and empty.any():
+            where = empty.argmax()
             message = f"sample {where} has no class in column `{self.label}`: the cell is empty or NaN"
             raise UserError(message, key="objective.label")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():

@@ -19,6 +19,7 @@ from ..tokens.base import Tokens, stream_part
 from ..tokens.protocols import Maskable
 from .base import PREFIX, Objective, Outputs
 from .next_token import flat_targets, tokens_agree
+from .stream_dropout import draw_streams
 
 PLACES = "asked places"  # sample column (B, K): positions of masked tokens, from 1; 0 is padding
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
@@ -62,7 +63,9 @@ class Masked(Objective):
             message = f"objective.random + objective.same is {self.random + self.same}, but must be at most 1"
             raise UserError(message, key="objective.random")
         names = self.predicted_streams(batch.streams)
-        whole, places = self._draw_whole_streams(batch, names, rng), []
+        whole, places = dict[str, Array](), []
+        if self.hide_stream:
+            whole = draw_streams(batch, names, self.hide_stream, rng, "hide_stream")
         for name in names:
             # Streams of a sample draw different random numbers; a single stream draws the same numbers as ever.
             own = (
@@ -78,21 +81,6 @@ class Masked(Objective):
         names = tuple(streams)
         asked = self.asked_stream(names)
         return names if self.every_stream else (asked,)
-
-    def _draw_whole_streams(self, batch: Batch, names: Sequence[str], rng: SampleRandom) -> dict[str, Array]:
-        """Masks (B,) by stream: True for samples with the stream hidden completely."""
-        if not self.hide_stream:
-            return {}
-        if len(batch.streams) == 1:
-            message = "objective.hide_stream needs several streams of tokens, but the recipe has one"
-            raise UserError(message, hint="Remove objective.hide_stream.", key="objective.hide_stream")
-        drawn = np.stack([rng.uniform(f"hide stream {name}") for name in names])
-        there = np.stack([batch.streams[name].lengths > 0 for name in names])
-        hidden = (drawn < self.hide_stream) & there
-        others = [stream.lengths > 0 for name, stream in batch.streams.items() if name not in names]
-        lone = ~((there & ~hidden).any(0) | np.any([np.zeros(len(batch), bool), *others], 0))
-        hidden[np.where(there, drawn, -1).argmax(0)[lone], lone] = False
-        return dict(zip(names, hidden))
 
     def _mask_stream(self, stream: Stream, domain: Maskable, whole: Array | None, rng: SampleRandom) -> Stream:
         """Mask a stream, and add its targets.

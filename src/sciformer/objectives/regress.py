@@ -20,7 +20,8 @@ from ..metrics import METRICS
 from ..metrics.calibration import spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, Rows, Widths, required_sample_column
+from .base import ANSWER, Outputs, Rows, Widths, required_sample_column
+from .stream_dropout import StreamDropout
 
 INTERVAL_PERCENTS = (68, 95)  # expected coverage of the intervals, in per cent
 
@@ -38,7 +39,7 @@ def _levels(given: list[float]) -> list[float]:
 Levels = Annotated[list[float], AfterValidator(_levels)]
 
 
-class Regress(Objective):
+class Regress(StreamDropout):
     """Gaussian regression: sum_b ln s + (y - m)^2 / (2 s^2), with predicted m and s.
 
     Here y is the true value, m the predicted mean and s the predicted standard deviation of sample b.

@@ -38,7 +38,7 @@ class Page:
     files    the files, or folders
     amount   number of samples in words: "60 texts"
     notes    findings about the files, one line each
-    see      shipped recipe that shows all keys
+    see      shipped recipe that shows all keys; empty if there is none
     found    keys of the recipe, sections in any order
     roles    role -> column of the files
     unused   columns of the files without a role
@@ -62,8 +62,8 @@ class Page:
         """Write the recipe to a file, with title, notes and reasons as comments."""
         files = list_names([one.name or one.resolve().name for one in self.files], 1)
         title = f"{self.model} on {files}"
-        see = f"All other keys and their meaning: sciformer recipes {self.see}"
-        head = [f"{title}: a recipe written by `sciformer new {kind}`.", *self.findings, "", GUESSES_NOTE, see]
+        see = [f"All other keys and their meaning: sciformer recipes {self.see}"] if self.see else []
+        head = [f"{title}: a recipe written by `sciformer new {kind}`.", *self.findings, "", GUESSES_NOTE, *see]
         about = [Found("about.title", title), Found("about.data", f"{files}, {self.amount}")]
         write_page(path, head, [*about, *self.found], given)
 

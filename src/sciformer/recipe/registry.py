@@ -55,6 +55,7 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
         "multistream": "sciformer.models.multistream:Multistream",
     },
+    "new": {"join": "sciformer.recipe.new_join:JOIN"},
     "tokens": {"scalars": "sciformer.tokens.scalars:Scalars"},
     "trunk": {
         "conformer": "sciformer.nn.trunks.conformer:ConformerOptions",

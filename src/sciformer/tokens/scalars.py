@@ -50,7 +50,11 @@ class Scalars(Maskable, Exportable, Editable):
         known = np.isfinite(values)
         if not known.any(0).all():
             name = self.columns[int(known.any(0).argmin())]
-            raise UserError(f"column `{name}` has no finite number in the training data", key="tokens.columns")
+            message, hint = (
+                f"column `{name}` has no finite number in the training data",
+                "Remove it from tokens.columns.",
+            )
+            raise UserError(message, hint=hint, key="tokens.columns")
         deviation = np.nanstd(values, 0)
         self.state["mean"] = np.nanmean(values, 0).tolist()
         self.state["deviation"] = np.where(deviation > 0, deviation, 1).tolist()
@@ -61,6 +65,10 @@ class Scalars(Maskable, Exportable, Editable):
         for name in self.columns:
             one_of("tokens.columns, a column", name, table, key="tokens.columns")
             column = table[name]
+            if isinstance(column, np.ndarray) and column.dtype.kind in "USO":
+                word = next((one for one in column.astype(str).tolist() if not _is_number(one)), "")
+                hint = "Correct it, or leave the cell empty; or remove the column from tokens.columns."
+                raise UserError(f"column `{name}` has text, for example {word!r}", hint=hint, key="tokens.columns")
             if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biuf":
                 raise UserError(f"column `{name}` must have one number for each sample", key="tokens.columns")
             values = column.astype(np.float64)
@@ -125,13 +133,13 @@ class Scalars(Maskable, Exportable, Editable):
         return [self.columns[number] for number in stream.columns["name"]]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Plot the scaled numbers as bars, or the attention weights of their tokens."""
+        """Plot the scaled numbers as bars, or the weights of their tokens."""
         name = sample.stream.columns["name"]
         values = self.normalise(sample.stream).columns["value"] if weights is None else weights
         axes.barh(np.arange(len(name)), values, color="#4477aa")
         axes.set_yticks(np.arange(len(name)), self.token_labels(sample.stream))
         axes.invert_yaxis()
-        axes.set_xlabel("standard deviations from the mean" if weights is None else "attention")
+        axes.set_xlabel("standard deviations from the mean" if weights is None else "weight")
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         columns = self.normalise(sample.stream).columns
@@ -187,6 +195,14 @@ class ScalarReadout(Readout):
 
     def predict(self, hidden: Tensor) -> Columns:
         return {"value": self.linear(hidden)[..., 0]}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
 
 
 def _table(count: int, dim: int) -> nn.Embedding:

@@ -1,5 +1,7 @@
 """Objects joined with their pictures and light curves: gaps, notes, splits, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -111,4 +113,74 @@ def test_unreadable_pictures_and_missing_columns(folder):
         opened(folder, two).want(["time"]).open()
     (folder / "pictures" / "0.png").write_bytes(b"no picture")
     with refuses("0.png"):
+        opened(folder).open()
+
+
+def curve_files(folder, count=6):
+    """A table with a file of a light curve for each object."""
+    lines = (folder / "curves.csv").read_text().splitlines()
+    rows = ["name,curve,mass,label"]
+    for i in range(count):
+        own = [line.partition(",")[2] for line in lines[1:] if line.startswith(f"o{i if i not in NO_CURVE else 0},")]
+        (folder / f"{i}.csv").write_text("\n".join(["time,value,error,band", *own]) + "\n")
+        rows.append(f"o{i},{i}.csv,{i},{'ab'[i % 2]}")
+    (folder / "few.csv").write_text("\n".join(rows) + "\n")
+    return Join(kind="join", files=[str(folder / "few.csv")], streams={"curve": {"kind": "series", "column": "curve"}})
+
+
+def test_files_without_valid_values_are_a_missing_stream(folder):
+    section = curve_files(folder)
+    (folder / "3.csv").write_text("time,value,error,band\n1,nan,0.1,g\n2,nan,0.1,r\n")
+    lines = (folder / "4.csv").read_text().splitlines()
+    (folder / "4.csv").write_text("\n".join([*lines, "99,nan,0.1,g"]) + "\n")
+    source = section.read([folder / "few.csv"])
+    assert (source.load(0)["time"].lengths == 0).tolist() == [False, False, False, True, False, False]
+    assert len(lines) - 1 == source.load(0)["time"].lengths[4]
+    assert any("3.csv" in note and note.startswith("1 of 6") for note in source.notes)
+
+
+@pytest.mark.parametrize("text", ["", "time,value,error,band\n", "mjd;nothing\n"])
+def test_the_error_of_a_single_file_says_what_to_do(folder, text):
+    section = curve_files(folder)
+    (folder / "3.csv").write_text(text)
+    with refuses("3.csv", key="data.streams.curve.column", hint="empty"):
+        section.read([folder / "few.csv"])
+
+
+def test_a_file_with_several_objects_is_named(folder):
+    section = curve_files(folder)
+    (folder / "3.csv").write_text((folder / "curves.csv").read_text())
+    with refuses("3.csv", key="data.streams.curve"):
+        section.read([folder / "few.csv"])
+
+
+def test_lists_of_the_same_table_are_a_stream(folder):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, values = folder / "all.parquet", [[20.0, 21.0], [], None, [float("nan")], [20.0, float("nan"), 22.0], [19.0]]
+    times = [[1.0, 2.0], [], None, [1.0], [1.0, 2.0, 3.0], [1.0]]
+    columns = {"name": [f"o{i}" for i in range(6)], "time": times, "value": values, "label": list("ababab")}
+    parquet.write_table(pyarrow.table(columns), path)
+    keys = {"kind": "series", "files": [str(path)], "column": "name", "id": "name"}
+    source = Join(kind="join", streams={"curve": keys}).read([path])
+    assert source.load(0)["time"].lengths.tolist() == [2, 0, 0, 0, 2, 1]
+    assert any(note.startswith("3 of 6") and "curve" in note for note in source.notes)
+
+
+def test_a_stream_that_no_tokens_use_is_noted(folder):
+    def noted(*names):
+        return [note for note in opened(folder).want([*names]).open().notes if "No tokens" in note]
+
+    assert len(noted("mass")) == 2
+    assert [note for note in noted("mass", "time") if "image" in note]
+    assert not noted("time", "image")
+    with refuses("time", key="data.files", hint="data.streams"):
+        Join.model_validate(data_keys(folder, streams={"image": data_keys(folder)["streams"]["image"]})).want(
+            ["time"]
+        ).open()
+
+
+def test_a_stream_that_all_objects_lack_is_refused_in_training(folder):
+    rewrite(folder / "objects.csv", lambda lines: [re.sub(r"pictures/\d+.png", "", line) for line in lines])
+    with refuses("picture", "image", key="data.streams.image.column", hint="data.streams.image"):
         opened(folder).open()

@@ -74,7 +74,8 @@ class Join(TaggedFiles):
         for name in wanted:
             if name not in table:
                 message = f"the joined objects have no column `{name}`; they have {', '.join(table)}"
-                raise UserError(message, hint=nearest(name, table), key="data.files")
+                hint = f"Add a reader with it to data.streams, or correct its name. {nearest(name, table)}"
+                raise UserError(message, hint=hint, key="data.files")
 
     def reader(self, stream: str) -> Data:
         """Reader of a stream."""
@@ -99,7 +100,7 @@ class Join(TaggedFiles):
         if not self.streams:
             hint = "Name a reader for each stream, for example {image: {kind: images, column: path}}."
             raise UserError("data.streams is empty", hint=hint, key="data.streams")
-        tables = [self._read_table(path) for path in paths]
+        tables = [self.read_table(path) for path in paths]
         for table, path in zip(tables, paths):
             if set(table) != set(tables[0]):
                 odd = sorted(set(table) ^ set(tables[0]))[0]
@@ -112,6 +113,9 @@ class Join(TaggedFiles):
             found = self._read_stream(
                 stream, made, own, folder, notes, f" of {part}" if part not in ("", "train") else ""
             )
+            wanted = {*self.state.get("names", ()), *self.state.get("wishes", ()), *self.state.get("truth", ())}
+            if wanted and not wanted & found.keys():
+                notes.append(f"No tokens use the stream {stream}: {', '.join(found)}.")
             for name in found.keys() - own:
                 if name in owner and name in self.state.get("names", ()):
                     message = f"the streams {owner[name]} and {stream} both have the column `{name}`"
@@ -120,7 +124,8 @@ class Join(TaggedFiles):
                     made[name], owner[name] = found[name], stream
         return made
 
-    def _read_table(self, path: Path) -> dict[str, Array | Lists]:
+    def read_table(self, path: Path) -> dict[str, Array | Lists]:
+        """Columns of a table of objects with one value per object."""
         if isinstance(path, MemoryFile):
             return dict(path.columns)
         file = open_file(path, Layout(), form_of(path))
@@ -140,14 +145,16 @@ class Join(TaggedFiles):
         gap = self.state.get("learned", {}).get(stream)
         if gap is None or column in own:
             one_of(where, column, sorted(own), key=where)
-            keys = _words(table[column], column, where)
+            keys = as_names(table[column], column, where)
         else:
             keys = np.full(rows_of(table), "")
         given = keys != ""
         self._check_unique(keys[given], column, where)
         if not given.any():
             if gap is None:
-                raise UserError(f"no object has an entry in column `{column}`, the stream {stream}", key=where)
+                hint = f"Remove data.streams.{stream} and its tokens, or fill the column."
+                message = f"no object has an entry in column `{column}`, the stream {stream}"
+                raise UserError(message, hint=hint, key=where)
             notes.append(f"No object{whose} has an entry in column `{column}`: the stream {stream} is empty.")
             return _gaps(gap, len(keys))
         if getattr(reader, "files", None):
@@ -179,26 +186,34 @@ class Join(TaggedFiles):
             message = f"{len(lost):,} of {len(wanted):,} files of the stream {stream} do not exist: {lost[0]}"
             hint = "File names are relative to the folder of the table; leave the cell empty if there is no file."
             raise UserError(message, hint=hint, key=f"data.streams.{stream}.column", file=lost[0])
-        found = _whole(reader.read(wanted), notes)
+        found = _read_file(reader, wanted, stream, notes)
         if rows_of(found) != len(wanted):
-            message = f"the {len(wanted):,} files of the stream {stream} have {rows_of(found):,} samples in total"
-            hint = (
-                "Each file must have one sample. For one file with many samples, set `files` and name a column of ids."
-            )
-            raise UserError(message, hint=hint, key=f"data.streams.{stream}")
+            wanted = self._with_one_sample(reader, wanted, stream, notes)
         order = found.get("file")
         listed = [Path(one) for one in order.tolist()] if isinstance(order, np.ndarray) else wanted
         place = {path: row for row, path in enumerate(listed)}
-        return np.array([place[path] if there else -1 for path, there in zip(files, given)], np.int64), found
+        return np.array([place.get(path, -1) if there else -1 for path, there in zip(files, given)], np.int64), found
+
+    def _with_one_sample(self, reader: Data, files: Sequence[Path], stream: str, notes: list[str]) -> list[Path]:
+        """Files with a sample; files without a valid value have none, and files with several are refused."""
+        counts = {path: _count_samples(reader, path) for path in files}
+        if large := [path for path, count in counts.items() if count > 1]:
+            message = f"each file of the stream {stream} must have one sample, but {large[0]} has {counts[large[0]]:,}"
+            hint = "For one file with many samples, set `files` and name a column of ids."
+            raise UserError(message, hint=hint, key=f"data.streams.{stream}", file=large[0])
+        empty = [path for path, count in counts.items() if not count]
+        words = list_names([str(path) for path in empty], 3)
+        notes.append(f"{len(empty):,} of {len(files):,} files of the stream {stream} have no valid values: {words}.")
+        return [path for path, count in counts.items() if count]
 
     def _by_id(self, reader: Data, stream: str, keys: Array, notes: list[str]) -> tuple[Array, Table]:
         """Read a stream by object id; return rows (-1: no sample) and samples."""
         where, files = f"data.streams.{stream}.files", reader.files  # type: ignore[attr-defined]
-        found = _whole(reader.read(files), notes)
+        found = read_whole(reader.read(files), notes)
         if "id" not in found:
             message = f"the samples of the stream {stream} have no column `id`; they have {', '.join(found)}"
             raise UserError(message, key=f"data.streams.{stream}")
-        ids = _words(found["id"], "id", where)
+        ids = as_names(found["id"], "id", where)
         values, counts = np.unique(ids, return_counts=True)
         if len(values) < len(ids):
             again = list_names(values[counts > 1].tolist(), 4)
@@ -223,16 +238,34 @@ class Join(TaggedFiles):
                 continue
             for path in tables:
                 folder = Path() if isinstance(path, MemoryFile) else path.parent
-                column = _words(self._read_table(path)[str(keys.get("column", "id"))], "", "")
+                column = as_names(self.read_table(path)[str(keys.get("column", "id"))], "", "")
                 many += [folder / one for one in column.tolist() if one]
         return few, many
+
+
+def _read_file(reader: Data, files: Sequence[Path], stream: str, notes: list[str]) -> Table:
+    """All samples of the files of single objects."""
+    try:
+        return read_whole(reader.read(files), notes)
+    except UserError as error:
+        if error.file is None or len(files) < 2:
+            raise
+        hint = "Replace the file, or leave the cell empty: the object then has no " + f"{stream}."
+        raise error.with_fields(hint=hint, key=f"data.streams.{stream}.column") from error
+
+
+def _count_samples(reader: Data, path: Path) -> int:
+    try:
+        return rows_of(read_whole(reader.read([path])))
+    except UserError:  # the files can be read together: no sample of this file is left
+        return 0
 
 
 def _listed(files: Any) -> list[str]:
     return [files] if isinstance(files, str) else list(files)
 
 
-def _words(column: Array | Lists, name: str, where: str) -> Array:
+def as_names(column: Array | Lists, name: str, where: str) -> Array:
     """Names or ids as strings; "" if missing."""
     if isinstance(column, Lists) or column.ndim != 1:
         raise UserError(f"column `{name}` must have one name or id for each object", key=where)
@@ -266,7 +299,8 @@ def _gaps(gap: dict[str, Any], count: int) -> Table:
     return made
 
 
-def _whole(source: Source, notes: list[str]) -> Table:
-    """All samples of a source, in order."""
-    notes += getattr(source, "notes", ())
+def read_whole(source: Source, notes: list[str] | None = None) -> Table:
+    """All samples of a source, in order; its notes are added to `notes`."""
+    if notes is not None:
+        notes += getattr(source, "notes", ())
     return concatenate(list(pieces(source)))

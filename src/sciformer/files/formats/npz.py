@@ -108,8 +108,10 @@ class NPZWriter(TableWriter):
         columns = {
             name: _fixed_width(column) if column.dtype.kind == "O" else column for name, column in joined.items()
         }
-        with self.path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **columns, **about)
+        with self.path.open("wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, column in (columns | {**about}).items():  # numpy.savez cannot write a column named `file`
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, column, allow_pickle=False)
 
     def stop(self) -> None:
         self.parts.clear()

@@ -30,6 +30,7 @@ Panel = tuple[str, Matrix]
 
 COLOUR_MAP = "Blues"
 CELL_INCHES = 0.36  # side of a cell in a small matrix
+MIN_TITLE_INCHES = 1.3  # width of the title of a panel
 MAX_PANEL_INCHES, MAX_PAGE_INCHES = 6.0, 16.0  # largest panel, and row of panels
 FONT_SIZE, MIN_FONT_SIZE = 8.0, 5.0  # points
 MAX_WRITTEN_CELLS = 150  # cells of the largest figure that shows values
@@ -211,6 +212,7 @@ def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 
     cell = CELL_INCHES if lines * wide * math.prod(shape) <= MAX_WRITTEN_CELLS else 0.8 * CELL_INCHES
     cell = min(cell, MAX_PANEL_INCHES / max(shape), MAX_PAGE_INCHES / (wide * shape[1]))
     left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))
-    width, height = max(1.0, cell * shape[1]), max(0.3, cell * shape[0])
+    narrow = cell * shape[1] < MIN_TITLE_INCHES  # a title is wider than its panel: do not move panels together
+    width, height = MIN_TITLE_INCHES if narrow else cell * shape[1], max(0.3, cell * shape[0])
     size = (left + wide * (width + 0.1) + (0.8 if wide > 1 else 0.2), below + lines * (height + 0.3) + 0.2)
-    return Figure(figsize=size, layout="compressed")
+    return Figure(figsize=size, layout="constrained" if narrow else "compressed")

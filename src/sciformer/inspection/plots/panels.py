@@ -17,6 +17,14 @@ from .attention import FONT_SIZE
 PANEL_INCHES = 4.0  # side of a full-size drawing
 
 
+def draw_missing(axes: Axes) -> None:
+    """Panel of a sample without tokens."""
+    axes.set_axis_off()
+    axes.text(
+        0.5, 0.5, "no tokens", ha="center", va="center", fontsize=FONT_SIZE, color="grey", transform=axes.transAxes
+    )
+
+
 def shrink(axes: Axes, side: float) -> None:
     """Scale markers and lines of a plot to a panel of `side` inches."""
     part = min(1.0, side / PANEL_INCHES)

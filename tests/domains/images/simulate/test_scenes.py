@@ -67,3 +67,20 @@ def test_no_picture_of_training_is_in_a_test_part():
     section = Scenes()
     found = [set(map(bytes, section.make(300, part=part)["image"])) for part in ("train", "valid", "test", "unseen")]
     assert len(set.union(*found)) == sum(map(len, found)) == 1200
+
+
+@pytest.mark.parametrize(("attribute", "words"), [("colour", {*COLOURS}), ("shape", {*SHAPES})])
+def test_a_question_with_its_answer_is_the_caption(attribute, words):
+    table = Scenes(hide=attribute, things=(2, 3)).make(300)
+    assert {*table["answer"]} == words
+    for question, answer, caption in zip(table["question"], table["answer"], table["caption"]):
+        assert question.split().count("?") == 1
+        place = question.split().index("?")
+        whole, found = caption.split(), question.split()
+        assert whole[place].startswith(answer)  # shapes may be plurals
+        assert whole[: place - 1] == found[: place - 1]
+        assert whole[place + 1 :] == found[place + 1 :]
+        assert found[place - 1] != "an"  # it would tell that the colour is orange
+    plain = Scenes(things=(2, 3)).make(300)
+    assert "question" not in plain
+    np.testing.assert_array_equal(plain["image"][:64], table["image"][:64])

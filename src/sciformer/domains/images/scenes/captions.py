@@ -25,9 +25,14 @@ from .things import RELATIONS, SHAPES, Kind, Thing, parse_kind, relation_of_grou
 NUMBERS = {"a": 1, "an": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 MAX_NUMBER = max(NUMBERS.values())
 RELATION = re.compile(rf" ?\b({'|'.join(RELATIONS)})\b ?")
+HIDDEN = "?"  # in the place of a hidden word
 HINT = "Write a caption like: a small red disc left of a blue star and above two large green rings"
 PLURALS = {shape: f"{shape}{'es' if shape.endswith('s') else 's'}" for shape in SHAPES}
 SINGULARS = {plural: shape for shape, plural in PLURALS.items()}
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
 
 
 class Group(NamedTuple):
@@ -40,9 +45,18 @@ class Group(NamedTuple):
     def words(self) -> str:
         """Group as words: `two small red discs`."""
         if self.number == 1:
-            return f"{'an' if self.kind.words[0] in 'aeiou' else 'a'} {self.kind.words}"
+            return f"{_article(self.kind.words)} {self.kind.words}"
         number = next(word for word, number in NUMBERS.items() if number == self.number)
         return f"{number} {self.kind.words.removesuffix(self.kind.shape)}{PLURALS[self.kind.shape]}"
+
+    def without(self, attribute: str) -> str:
+        """Group as words, with HIDDEN for its shape or its colour: `two small ? discs`, `a ? disc`.
+
+        Article and ending do not tell the hidden word.
+        """
+        first, *others = self.words.split()
+        others[{"shape": len(others) - 1, "colour": len(others) - 2}[attribute]] = HIDDEN
+        return " ".join([_article(others[0]) if self.number == 1 else first, *others])
 
 
 class Caption(NamedTuple):
@@ -54,7 +68,15 @@ class Caption(NamedTuple):
     @property
     def words(self) -> str:
         """Caption as text."""
-        first, *others = (group.words for group in self.groups)
+        return self._join([group.words for group in self.groups])
+
+    def without(self, group: int, attribute: str) -> str:
+        """Caption as text, with HIDDEN for the shape or the colour of a group."""
+        groups = [one.without(attribute) if number == group else one.words for number, one in enumerate(self.groups)]
+        return self._join(groups)
+
+    def _join(self, groups: Sequence[str]) -> str:
+        first, *others = groups
         rest = " and ".join(f"{how} {other}" for how, other in zip(self.relations, others, strict=True))
         return f"{first} {rest}" if rest else first
 

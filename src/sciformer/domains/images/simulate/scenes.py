@@ -9,12 +9,17 @@ Things have one of eight shapes, eight colours and three sizes. They do not over
 clear: the centres are farther apart along one axis than along the other, by `MIN_LEAN` of the side of the picture or
 more. `scenes.captions` is the grammar, `scenes.reading` reads things and caption back from a picture.
 
+With `hide: colour`, a caption without one of its colours is a question, and the colour is its answer:
+
+    a small red disc left of a ? star                 answer: blue
+
 Some combinations of shape and colour appear in no picture of train, valid and test, but in each picture of the part
 `unseen`. This part tests whether a model can combine a shape and a colour that it has never seen together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,7 +27,7 @@ from pydantic import Field
 
 from ....data.columns import Array, Table
 from ....errors import UserError
-from ..scenes.captions import describe
+from ..scenes.captions import Caption, describe
 from ..scenes.placement import Kinds, draw_kinds, draw_places, held_out
 from ..scenes.rendering import box_of, render
 from ..scenes.things import COLOURS, MAX_THINGS, SHAPES, SIZES, Kind, Thing, things_text
@@ -35,7 +40,8 @@ class Scenes(SimulatedImages):
     """Pictures of coloured shapes with captions, thousands per second on one core.
 
     Columns: `image`, `caption`, `things` (kind and box of each thing, as text), `count` (number of things), `unseen`
-    (number of things with a held-out combination). See `sciformer.domains.images.simulate.scenes` for details.
+    (number of things with a held-out combination); with `hide` also `question` and `answer`. See
+    `sciformer.domains.images.simulate.scenes` for details.
     """
 
     noun: ClassVar[str] = "scenes"
@@ -53,6 +59,9 @@ class Scenes(SimulatedImages):
     """Combinations of shape and colour in train, valid and written files (default: seen). `seen`: all combinations
     except the held-out combinations. `unseen`: each scene has a held-out combination. `all`: all combinations equally
     often, for comparison."""
+    hide: Literal["none", "shape", "colour"] = "none"
+    """Attribute that is replaced by `?` in one group of each caption (default: none). The column `question` has the
+    caption without it, and `answer` the attribute."""
 
     def check(self) -> None:
         super().check()
@@ -81,13 +90,14 @@ class Scenes(SimulatedImages):
         ]
         captions = [describe(things, self.size) for things in scenes]
         unseen = np.where(drawn.shape >= 0, held_out(self.held_out)[drawn.shape, drawn.colour], False)
-        return {
+        table: Table = {
             "image": render(*drawn, x, y, self.size),
             "caption": np.array([caption.words for caption in captions if caption is not None]),
             "things": np.array([things_text(things) for things in scenes]),
             "count": (drawn.shape >= 0).sum(1).astype(np.int8),
             "unseen": unseen.sum(1).astype(np.int8),
         }
+        return table if self.hide == "none" else {**table, **ask(captions, self.hide, rng)}
 
     def draw_kinds(self, rng: np.random.Generator, combinations: str) -> Kinds:
         """Draw the kinds of the things in a chunk of scenes."""
@@ -95,6 +105,17 @@ class Scenes(SimulatedImages):
         apart = held_out(self.held_out).ravel()
         pairs = np.flatnonzero(~apart) if combinations == "seen" else np.arange(len(apart))
         return draw_kinds(rng, counts, pairs, np.flatnonzero(apart) if combinations == "unseen" else None)
+
+
+def ask(captions: Sequence[Caption | None], attribute: str, rng: np.random.Generator) -> Table:
+    """Columns `question` and `answer`: captions without an attribute of one of their groups."""
+    questions, answers = [], []
+    for caption, number in zip(captions, rng.random(len(captions)).tolist()):
+        assert caption is not None  # things of simulated scenes have clear relations
+        group = int(number * len(caption.groups))
+        questions.append(caption.without(group, attribute))
+        answers.append(getattr(caption.groups[group].kind, attribute))
+    return {"question": np.array(questions), "answer": np.array(answers)}
 
 
 def _things(kinds: list[list[int]], x: list[int], y: list[int], side: int) -> list[Thing]:
