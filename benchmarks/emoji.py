@@ -65,14 +65,14 @@ CHANGES: dict[str, Any] = {
     "tokens.source.crop": [0.7, 1.0],
     "tokens.target.context": 24,
     "tokens.target.minimum": 2,
-    "model.dim": 96,
-    "model.source.depth": 3,
+    "model.dim": 64,
+    "model.source.depth": 2,
     "model.target.depth": 1,
     "model.multimodal_depth": 1,
-    "train.steps": 1500,
+    "train.steps": 1000,
     "train.batch": 128,
     "train.warmup": 100,
-    "train.evaluate_every": 300,
+    "train.evaluate_every": 250,
     "train.device": "cpu",
 }
 

@@ -4,7 +4,8 @@
     draw_alignment(found).savefig("alignment.png")
 
 A row is a token of the translation, a column a token of the source. A source that is not text, such as an image, is
-drawn by its own tokens, once for each word. The weights are the alignment of a recurrent decoder, the cross-attention of each head of a Transformer, or the attention of a decoder to its prompt.
+drawn by its own tokens, once for each word. The weights are the alignment of a recurrent decoder, the cross-attention
+of each head of a Transformer, or the attention of a decoder to its prompt.
 """
 
 from __future__ import annotations

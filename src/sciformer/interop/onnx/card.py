@@ -63,9 +63,7 @@ samples is allowed, {sizes}."""
 GRID_NOTE = "The input has all {rows} x {columns} tokens of an image, row by row. Any number of samples is allowed."
 
 
-def describe_graph(
-    run: Run, made: Any, raw: Mapping[str, bytes], inner: Preprocessing | None = None
-) -> dict[str, Any]:
+def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes], inner: Preprocessing | None = None) -> dict[str, Any]:
     """JSON description of a graph, and of its preprocessing graphs.
 
     raw     preprocessing graph of each stream
