@@ -284,6 +284,7 @@ def collect(out: Path, results: Path) -> None:
             row |= {"command": f"python benchmarks/emoji.py {step} --out runs/emoji", "hardware": hardware("cpu")}
             row |= {"versions": versions(), "commit": commit(), "pictures": behind["pictures"][name]}
             row |= {"chance": round(behind["chance"][name], 4)}
+            row |= {"unknown_words": round(behind["unknown"][part], 4)} if score == "recall1" else {}
             if side == "coca":
                 row |= {"cpu_s": round(mean(seed["cpu_s"] for seed in found)), "parameters": found[0]["parameters"]}
             rows.append(row)
@@ -292,18 +293,20 @@ def collect(out: Path, results: Path) -> None:
 
 
 def conditions(folder: Path) -> dict[str, dict[str, float]]:
-    """Number of pictures behind each score, and the score of chance."""
-    pictures, chance = dict[str, float](), dict[str, float]()
+    """Number of pictures behind each score, the score of chance, and the share of captions with a new word."""
+    pictures, chance, unknown = dict[str, float](), dict[str, float](), dict[str, float]()
+    known = set(" ".join(read(folder, "train")["caption"].tolist()).split())
     for part in TESTED:
         table = read(folder, part)
+        unknown[part] = float(np.mean([not known.issuperset(text.split()) for text in table["caption"].tolist()]))
         for score in ("recall1", "reverse_recall1"):
             pictures[f"{part}.{score}"] = len(table["caption"])
             chance[f"{part}.{score}"] = float((table["caption"][None] == table["caption"][:, None]).mean())
         for column in ("tone", "gender"):
-            known = table[column][table[column] != ""]
-            pictures[f"{part}.{column}"] = len(known)
-            chance[f"{part}.{column}"] = float(np.unique(known, return_counts=True)[1].max() / len(known))
-    return {"pictures": pictures, "chance": chance}
+            classes = table[column][table[column] != ""]
+            pictures[f"{part}.{column}"] = len(classes)
+            chance[f"{part}.{column}"] = float(np.unique(classes, return_counts=True)[1].max() / len(classes))
+    return {"pictures": pictures, "chance": chance, "unknown": unknown}
 
 
 def main() -> None:
