@@ -59,7 +59,7 @@ def test_pictures_are_put_on_white_and_neighbours_and_rows_follow(tmp_path):
         for number, image in enumerate(images):
             pixels = np.zeros((8, 8, 4), np.uint8)
             pixels[2:6, 2:6, :3], pixels[2:6, 2:6, 3] = base, 255
-            pixels[0, number] = [10, 20, 30, 255]  # its tone
+            pixels[0, number] = [220, 210, 200, 255]  # its tone
             Image.fromarray(pixels).save(folder / image)
     emoji.data(tmp_path / "package", tmp_path / "data")
     assert "CC-BY" in (tmp_path / "data" / "ATTRIBUTION.txt").read_text()
@@ -67,7 +67,7 @@ def test_pictures_are_put_on_white_and_neighbours_and_rows_follow(tmp_path):
     assert table["image"].shape == (len(table["path"]), 8, 8, 3)
     assert (table["image"][:, 7, 7] == 255).all()
     found = emoji.neighbour(tmp_path / "data", emoji.pixels)
-    assert found["combinations.recall1"] >= 0.5  # the base is found, its two tones are a guess
+    assert found["combinations.recall1"] >= 0.4  # the base is found, its two tones are a guess
     assert found["combinations.gender"] == 1
     assert found["combinations.tone"] == 0  # the nearest picture has another tone by construction
     assert np.allclose((emoji.colours(table["image"]) ** 2).sum(1), 1)
@@ -76,7 +76,7 @@ def test_pictures_are_put_on_white_and_neighbours_and_rows_follow(tmp_path):
     behind = emoji.conditions(tmp_path / "data")
     (tmp_path / "conditions.json").write_text(json.dumps(behind))
     for seed, more in enumerate((0.0, 0.2)):
-        scores = {name: 0.4 + more for name in found}
+        scores = dict.fromkeys(found, 0.4 + more)
         made = {"scores": scores, "cpu_s": 10.0, "parameters": 7}
         (tmp_path / f"coca-{seed}.json").write_text(json.dumps(made))
     emoji.collect(tmp_path, tmp_path / "rows.json")

@@ -87,7 +87,7 @@ WRITERS = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_image_side_of_a_captioner_from_pixels(name, tmp_path):
     model, objective, keys = WRITERS[name]
-    words = np.array([f"a {'red blue green'.split()[i % 3]} thing" for i in range(20)])
+    words = np.array([f"a {['red', 'blue', 'green'][i % 3]} thing" for i in range(20)])
     np.savez(tmp_path / "a.npz", image=PICTURES, caption=words)
     data = {"kind": "images", "files": [str(tmp_path / "a.npz")], "axes": "nhwc"}
     tokens = {"source": {"kind": "patches", "patch": 4, **keys}, "target": CAPTION}

@@ -366,7 +366,7 @@ def compared(pictures, tmp_path_factory):
 
 
 def test_classes_described_by_texts_at_the_command_line(compared, pictures, tmp_path, capsys):
-    folder, names, captions = pictures
+    folder, _, captions = pictures
     out, command = tmp_path / "classes.csv", ["predict", str(compared.path), str(folder / "captions.csv"), "--out"]
     texts = sorted(set(captions))
     same = [f"first={texts[0]}", f"first={texts[0]}"]  # averaged
@@ -389,7 +389,7 @@ def test_classes_described_by_texts_at_the_command_line(compared, pictures, tmp_
 
 
 def test_captions_become_vectors_without_pictures(compared, pictures, tmp_path):
-    _, names, captions = pictures
+    captions = pictures[2]
     texts = captions[:3]
     expected = embed(compared, {"caption": np.array(texts)}, "projection", stream="target").vectors
     assert np.array_equal(embed(compared, texts, "projection", stream="target").vectors, expected)
