@@ -124,12 +124,12 @@ def data(npm: Path, out: Path) -> None:
     (out / "ATTRIBUTION.txt").write_text(ATTRIBUTION)
     for part, rows in parts.items():
         for row in rows:
-            with Image.open(npm / "img" / "twitter" / "64" / row["path"]) as picture:
-                picture = picture.convert("RGBA")
+            with Image.open(npm / "img" / "twitter" / "64" / row["path"]) as file:
+                picture = file.convert("RGBA")
                 white = Image.new("RGBA", picture.size, "white")
                 Image.alpha_composite(white, picture).convert("RGB").save(out / row["path"])
-        with (out / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, list(rows[0]))
+        with (out / f"{part}.csv").open("w", newline="", encoding="utf-8") as written:
+            table = csv.DictWriter(written, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
         print(f"{part}: {len(rows):,} pictures of {len({row['base'] for row in rows}):,} bases")
@@ -168,7 +168,7 @@ def prompts(column: str, table: dict[str, Array]) -> dict[str, list[str]]:
 
 def scores(run: Run, folder: Path) -> dict[str, float]:
     """Scores of a run of CoCa."""
-    found = {}
+    found: dict[str, float] = {}
     for part in TESTED:
         table = read(folder, part)
         image = embed(run, {"image": table["image"]}, "projection", stream="source").vectors
@@ -232,7 +232,7 @@ def distances(first: Array, second: Array) -> Array:
 
 def neighbour(folder: Path, vectors: Callable[[Array], Array]) -> dict[str, float]:
     """Scores of the nearest neighbour, with pictures compared by vectors."""
-    known, found = read(folder, "train"), {}
+    known, found = read(folder, "train"), dict[str, float]()
     seen = vectors(known["image"])
     words = Words(known["caption"].tolist())
     for part in TESTED:

@@ -20,7 +20,7 @@ def entries(count=40):
             tones = {tone: {"image": f"{code}-{tone}.png"} for tone in (*emoji.TONES, "1F3FB-1F3FC")}
             found.append({"unified": code, "name": f"{word}: DOING {number}", "image": f"{code}.png"})
             found[-1] |= {"skin_variations": tones, "has_img_twitter": True}
-        found.append({"unified": f"26{number:02}", "name": f"THING {number}", "image": f"26{number:02}.png"})
+        found.append({"unified": f"26{number:02}", "name": f"THING {100 + number}", "image": f"26{number:02}.png"})
         found[-1]["has_img_twitter"] = number != 3
     return found
 

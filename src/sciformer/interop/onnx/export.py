@@ -90,7 +90,8 @@ def write_onnx(run: Run, folder: Folder, raw: bool = False) -> list[str]:
     whole = None
     if raw:
         first, whole = _only_raw(run, inputs)
-        made = _join(*before.values(), made, whole.source)
+        (graph,) = before.values()
+        made = _join(graph, made, whole.source)
         _label(made, run)
         content, before = made.SerializeToString(), {}
         apart = max(apart, check_raw([content], run, first))
