@@ -68,6 +68,8 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "simulate_jets.*": ("domains/jets/simulate",),
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
     "captions.transformer.*": ("images/caption-transformer",),
+    "emoji.coca.*": ("images/coca", "evaluation/zero_shot.py", "benchmarks/emoji.py"),
+    "emoji.*": ("benchmarks/emoji.py",),
     "simulate_scenes.*": ("domains/images/scenes", "domains/images/simulate/scenes.py"),
     "multistream.*": ("models/multistream.py", "nn/concatenation.py", "domains/lightcurves/simulate/transients.py"),
     "calibration.jets.*": ("jets/pfn",),

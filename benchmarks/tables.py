@@ -249,6 +249,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "insight": tables_images.insight,
     "calibration": calibration,
     "cluster": cluster,
+    "emoji": tables_images.emoji,
     "images_speed": tables_images.speed,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),

@@ -96,6 +96,28 @@ def insight() -> str:
     return markdown(["", "measured", "MNIST, short training", "published"], lines)
 
 
+def emoji() -> str:
+    """Table of CoCa on emoji, beside nearest neighbours."""
+    found = rows("captions-emoji")
+    sides = {"coca": "CoCa", "neighbour": "nearest by pixels", "colours": "nearest by colours"}
+    parts = {"": "known emoji, new tone", "bases.": "new emoji"}
+    wanted = {
+        "recall1": "caption of a picture",
+        "reverse_recall1": "picture of a caption",
+        "tone": "skin tone",
+        "gender": "woman or man",
+    }
+    lines = []
+    for part, where in parts.items():
+        for name, words in wanted.items():
+            some = [found.get(f"emoji.{side}.{part}{name}") for side in sides]
+            first = next(filter(None, some), None)
+            of = f"{first['pictures']:,}" if first else ""
+            chance = f"{100 * first['chance']:.1f} %" if first else ""
+            lines.append([f"{where}: {words}", of, chance, *(figure(row, 1, 100, " %") for row in some)])
+    return markdown(["", "pictures", "chance", *sides.values()], lines)
+
+
 SPEEDS = {
     "vit_b16_train.ratio_timm": ("training step of 256 images, over timm compiled", "≥ 1.05"),
     "vit_b16_host.ratio_timm": ("the same, batches on the host", ""),

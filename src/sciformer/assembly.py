@@ -153,6 +153,8 @@ class Assembly:
         the pieces of the other parts are compared with it.
         """
         assert self.splits is not None
+        if self.objective.stream:  # objectives with a stream of their own would ignore another name
+            one_of("the stream of the objective", self.objective.stream, self.tokens, key="objective.stream")
         builder = ProfileBuilder(self.tokens.values(), self.objective.required_columns)
         old = self.pretrained.state.get("profile") if self.pretrained is not None else None
         earlier = Comparison(old, self.tokens.values(), accept=True) if old else None

@@ -14,6 +14,7 @@ from sciformer.run import Run
 from sciformer.training import checkpoint
 from sciformer.training.engine import Engine
 from tests.faults import fault
+from tests.shipped import tiny
 from tests.training import at_call
 from tests.training.tiny import (
     BATCHES,
@@ -218,3 +219,20 @@ def test_killed_inside_a_save(tmp_path, texts, fatal):
     assert checkpoint.steps(tmp_path / "checkpoints")[-1] in (4, 8)
     assert_same(go(recipe, tmp_path), reference)
     assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+@fault("`kill -9` between two saves of a model of pictures and captions, or of two views", "the same result")
+@pytest.mark.parametrize("name", ["coca", "show-attend-tell", "caption-transformer", "simclr"])
+def test_a_model_of_pictures_is_killed(tmp_path, name):
+    recipe = tiny(f"images/{name}", tmp_path)
+    changes = {"train.steps": 6, "train.save_every": 2, "train.evaluate_every": 3, "data.cache": ""}
+    recipe = recipe.change(changes | ({"model.dropout": 0.1} if name != "simclr" else {}))
+    reference = left(go(recipe, tmp_path / "whole"))
+
+    def work():
+        with at_step(3, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            go(recipe, tmp_path / "run")
+
+    assert fate(start(work, seconds=120)) == -signal.SIGKILL
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints")[-1:] == [2]
+    assert_same(go(recipe, tmp_path / "run"), reference)

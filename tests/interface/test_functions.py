@@ -51,7 +51,7 @@ FROZEN = {
     ),
     "embed": "run, what, *, pool='model', unit=False, stream='', accept_drift=False",
     "evaluate": "run, data=None, *, part='test', files=(), limit=None, accept_drift=False",
-    "export": "run, out, format='', *, overwrite=False, stream=''",
+    "export": "run, out, format='', *, overwrite=False, stream='', raw=False",
     "finetune": (
         "recipe, run=None, *, source, data=None, valid=None, test=None, parts='', fresh=False, "
         "accept_changes=False, plugins=(), show=True, report=True"

@@ -86,6 +86,7 @@ def export(
     format: str = "",
     overwrite: bool = False,
     stream: str = "",
+    raw: Annotated[bool, Parameter(negative=())] = False,
     plugin: Plugins = (),
 ) -> None:
     """Export the best model of a run to Hugging Face `transformers` or to ONNX.
@@ -96,9 +97,9 @@ def export(
     preprocessor_config.json. If no class of `transformers` fits, the error names the key that prevents it.
 
     onnx: model.onnx for any number of samples and tokens, preprocessing.json with its inputs, and README.md. It works
-    for encoders of any tokens that predict in one pass (classify, regress), for an encoder of a contrastive model, and
-    for the encoder of a masked autoencoder, which gives one vector per sample. The predictions are compared with
-    predictions of onnxruntime.
+    for encoders of any tokens that predict in one pass (classify, regress), for an encoder of a contrastive model, for
+    the encoder of a masked autoencoder, which gives one vector per sample, and for the encoder of an encoder-decoder,
+    which gives the features that the decoder attends to. The outputs are compared with outputs of onnxruntime.
 
     Parameters
     ----------
@@ -111,10 +112,13 @@ def export(
     stream
         Stream whose encoder is written, if each stream has an encoder; only for onnx (default: the stream of the
         objective).
+    raw
+        Put the preprocessing into model.onnx, which then takes raw samples, such as the pixels of images; only for
+        onnx.
     """
     opened = open_run(run, plugin)
     from ..interop import export_model
 
-    for note in export_model(opened, out, format, overwrite, stream):
+    for note in export_model(opened, out, format, overwrite, stream, raw):
         log(note)
     say(f"wrote {out}")

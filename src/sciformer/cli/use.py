@@ -87,6 +87,7 @@ def predict(
     format: str = "parquet",
     merge: Path | None = None,
     rows: str = "",
+    classes: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
@@ -101,6 +102,9 @@ def predict(
 
     Many processes can share the work: `--shards 64 --shard 3 --out scores/` writes one of 64 tables, and `--merge
     scores/ --out scores.parquet` makes one table of them. `sciformer status scores/` names the missing shards.
+
+    Zero-shot: a run that was trained to compare samples with texts (CoCa, CLIP) puts each sample into the class whose
+    text is the nearest: `--classes "a red disc" "a blue star"`.
 
     Parameters
     ----------
@@ -121,11 +125,14 @@ def predict(
         Folder of shards to merge into the table --out; needs no run and no files.
     rows
         Rows of the predictions of a tagger: words, or entities with their type and position (default: words).
+    classes
+        Texts that describe the classes, for zero-shot classification. NAME=TEXT names the class; several texts with one
+        name are averaged.
     """
     if merge is not None:
         from .shards import merge_into
 
-        if run is not None or shards is not None or shard is not None:
+        if run is not None or shards is not None or shard is not None or classes:
             raise UserError("--merge needs only the folder and --out", key="--merge")
         merge_into(merge, out, overwrite)
         return
@@ -143,6 +150,8 @@ def predict(
             raise UserError("--overwrite cannot be used with --shards", hint=hint, key="--overwrite")
         if rows:
             raise UserError("--rows cannot be used with --shards", hint="Leave it out.", key="--rows")
+        if classes:
+            raise UserError("--classes cannot be used with --shards", hint="Leave --shards out.", key="--classes")
         sharding = parse_sharding(out, shards, shard, format)
         predict_in_shards(open_run(run, plugin, map, files), files, out, sharding, shard, not quiet, accept_drift)
         return
@@ -152,6 +161,14 @@ def predict(
 
     check_table(out)
     opened = open_run(run, plugin, map, files)
+    if classes:
+        from ..evaluation.zero_shot import write_classes
+
+        if rows:
+            raise UserError("--rows cannot be used with --classes", hint="Leave it out.", key="--rows")
+        count = write_classes(opened, files, out, classes, overwrite, accept_drift, log)
+        say(f"wrote {count_words(count, 'prediction')} to {out}")
+        return
     count = write_predictions(opened, files, out, overwrite, not quiet, accept_drift, rows)
     say(f"wrote {count_words(count, 'row' if rows else 'prediction')} to {out}")
 
@@ -224,7 +241,8 @@ def embed(
     Parameters
     ----------
     files
-        Files in the format of the training data.
+        Files in the format of the training data. For a stream of texts beside another stream (captions of images): also
+        a text file (.txt) with a text on each line.
     out
         File to write (default: vectors.parquet): .npy with the vectors alone, or a table (.parquet, .npz, .h5, ...)
         with the id or number of each sample and its other columns.

@@ -6,7 +6,7 @@ vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        # (n, D), in
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,19 +19,23 @@ from ..assembly import windowed_streams
 from ..data.batch import StreamView, stream_name
 from ..data.columns import Array
 from ..data.dataset import ADDED_COLUMNS, Dataset
+from ..data.readers.text_parts import read_lines, strings
+from ..data.source import Memory, Source, are_files, find_files
 from ..data.windows import WINDOW
 from ..errors import UserError, one_of
 from ..files.atomic import atomic_write, check_name, make_folder
+from ..files.formats.frames import read_frame
 from ..files.tables import check_table, table_suffixes, write_table
 from ..nn import ClassToken, LastPool, MaxPool, MeanPool
-from ..tokens.base import stream_part
+from ..tokens.base import Tokens, stream_part
+from ..tokens.protocols import Textual
 from .evaluate import concatenate_columns
 
 if TYPE_CHECKING:
     from ..run import Run
 
 POOLS = ("model", "mean", "max", "last", "class_token", "projection")
-NPY_SUFFIX = ".npy"
+NPY_SUFFIX, TEXT_SUFFIX = ".npy", ".txt"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ def embed(
 ) -> Embedded:
     """Embedding vectors of samples from files, a table of columns or a data frame.
 
+    A stream of texts beside another stream, such as captions of images, is also read from a list of texts, from a table
+    in memory with only its column, or from text files (.txt) with a text on each line.
+
     pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none);
             projection: the unit vectors compared by a contrastive objective
     unit    scale vectors to length 1, so that their dot products are cosines
@@ -76,7 +83,7 @@ def embed(
         raise UserError(message, key="model.kind")
     watch = run.assembly.compare(accept_drift)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
-    dataset = Dataset(run.source(what, aligned=True), tokens, windows=windows, watch=watch)
+    dataset = Dataset(_source(run, what, tokens), tokens, windows=windows, watch=watch)
     pooling = _pooling(model, "model" if pool == "projection" else pool, name)
     project = _projection(run.assembly.objective, model, name) if pool == "projection" else nn.Identity()
     found, lengths = list[Array](), [np.zeros(0, np.int64)]
@@ -102,6 +109,23 @@ def embed(
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return Embedded(vectors.astype(np.float32), samples)
+
+
+def _source(run: Run, what: Any, tokens: Mapping[str, Tokens]) -> Source:
+    """Source of the samples of the streams; texts of a single stream need no file of the kind of the training data."""
+    (first, *others), texts = tokens.values(), what
+    if others or not isinstance(first, Textual) or run.recipe.data.reads_texts:
+        return run.source(what, aligned=True)
+    columns = first.source_columns
+    if isinstance(what, Mapping) and all(name in what for name in columns):
+        return Memory(read_frame(what, "the table").data)
+    files = [what] if isinstance(what, (str, Path)) else what
+    listed = isinstance(files, (list, tuple)) and files and all(isinstance(one, (str, Path)) for one in files)
+    if listed and all(Path(one).suffix == TEXT_SUFFIX for one in files):
+        texts = [line for path in find_files(files, "text files") for line in read_lines(path)]
+    elif not listed or are_files(files):
+        return run.source(what, aligned=True)
+    return Memory(dict.fromkeys(columns, strings([str(text) for text in texts])))
 
 
 def _projection(objective: Any, model: Any, stream: str) -> nn.Module:

@@ -2,20 +2,27 @@
 
 found = zero_shot(Run("runs/coca"), table, {"disc": ["a red disc", "a blue disc"], "star": ["a red star"]})
 found.names[found.probabilities.argmax(1)]
+
+`sciformer predict RUN FILES --classes "a red disc" "a blue star"` writes them as a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..data.columns import Array
 from ..errors import UserError
+from ..files.tables import create_table
 from ..tokens.protocols import Textual
 from .embed import embed
+from .predictions import add_predictions
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -23,14 +30,29 @@ if TYPE_CHECKING:
 POOL = "projection"
 
 
-class ZeroShot(NamedTuple):
-    """Class names (C,), and the probabilities (n, C) of the classes for each sample."""
+@dataclass(frozen=True)
+class ZeroShot:
+    """Class names (C,), the probabilities (n, C) of the classes for each sample, and the columns of the samples."""
 
     names: Array
     probabilities: Array
+    samples: dict[str, Array]
+
+    @property
+    def answers(self) -> Array:
+        """Most probable class (n,) of each sample."""
+        found: Array = self.names[self.probabilities.argmax(1)]
+        return found
 
 
-def zero_shot(run: Run, what: Any, prompts: Mapping[str, Sequence[str]], batch: int = 64) -> ZeroShot:
+def zero_shot(
+    run: Run,
+    what: Any,
+    prompts: Mapping[str, Sequence[str]],
+    batch: int = 64,
+    accept_drift: bool = False,
+    log: Callable[[str], None] | None = None,
+) -> ZeroShot:
     """Classify samples by the similarity of their embeddings to embeddings of texts.
 
         p = softmax over classes of z . c / t
@@ -40,6 +62,8 @@ def zero_shot(run: Run, what: Any, prompts: Mapping[str, Sequence[str]], batch: 
 
     what      samples: files, a table of columns or a data frame; texts in it are not read
     prompts   one or more texts for each class
+    accept_drift  classify even if the scale of a column differs from the training data
+    log       function for notes on data unlike the training data (default: the notes become warnings)
     """
     objective: Any = run.assembly.objective
     stream, text = _streams(run)
@@ -54,12 +78,48 @@ def zero_shot(run: Run, what: Any, prompts: Mapping[str, Sequence[str]], batch: 
     each = embed(run, {column: np.array(texts)}, POOL, stream=text, batch=batch).vectors.astype(np.float64)
     means = np.stack([part.mean(0) for part in np.split(each, np.cumsum(counts)[:-1])])
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-    vectors = embed(run, what, POOL, stream=stream, batch=batch).vectors.astype(np.float64)
+    found = embed(run, what, POOL, stream=stream, batch=batch, accept_drift=accept_drift, log=log)
     with torch.no_grad():
         scale = float(objective.scale(run.model, (stream, text)))
-    logits = scale * vectors @ means.T
+    logits = scale * found.vectors.astype(np.float64) @ means.T
     powers = np.exp(logits - logits.max(1, keepdims=True))
-    return ZeroShot(np.array(list(prompts)), powers / powers.sum(1, keepdims=True))
+    return ZeroShot(np.array(list(prompts)), powers / powers.sum(1, keepdims=True), found.samples)
+
+
+def write_classes(
+    run: Run,
+    files: Sequence[str | Path],
+    out: Path,
+    classes: Sequence[str],
+    overwrite: bool = False,
+    accept_drift: bool = False,
+    log: Callable[[str], None] | None = None,
+) -> int:
+    """Write the zero-shot class of each sample and the probabilities as a table; return the number of rows.
+
+    classes   descriptions of the classes: TEXT, or NAME=TEXT; texts with the same name describe one class
+    """
+    prompts = parse_classes(classes)
+    with create_table(out, overwrite) as file:
+        found = zero_shot(run, files, prompts, accept_drift=accept_drift, log=log)
+        made = {**found.samples, "class": found.answers, "probabilities": found.probabilities.astype(np.float32)}
+        add_predictions(file, made, SimpleNamespace(classes=found.names.tolist()))
+    return file.count
+
+
+def parse_classes(words: Sequence[str]) -> dict[str, list[str]]:
+    """Texts of each class, from TEXT or NAME=TEXT."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not name or (equals and not text):
+            message = f"--classes {word!r} describes no class"
+            raise UserError(message, hint="Write a text, or NAME=TEXT.", key="--classes")
+        found.setdefault(name, []).append(text or name)
+    if len(found) < 2:
+        message = f"--classes needs the texts of two classes or more, not {len(found)}"
+        raise UserError(message, hint='For example: --classes "a red disc" "a blue star"', key="--classes")
+    return found
 
 
 def _listed(texts: Sequence[str]) -> Sequence[str]:

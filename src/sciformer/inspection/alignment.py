@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_DRAWN_TOKENS = 80  # longest sentence with legible tokens
 PANELS_ACROSS, PANEL_INCHES = 6, 1.5  # drawings of a source side by side, and their size
+MAX_EXAMPLE_WORDS = 4 * PANELS_ACROSS - 1  # drawings of a source in an example; a weak model repeats words
+MAX_CAPTION_LETTERS = 120
 
 
 class Alignment(NamedTuple):
@@ -58,6 +61,10 @@ class Alignment(NamedTuple):
         """Mean over heads and blocks (T, S); each row sums to 1."""
         total = torch.cat(list(self.maps.values())).mean(0)
         return total / total.sum(-1, keepdim=True).clamp(min=1e-12)
+
+    def first(self, count: int) -> Alignment:
+        """Alignment of the first tokens of the translation."""
+        return self._replace(target=self.target[:count], maps={name: a[:, :count] for name, a in self.maps.items()})
 
 
 @torch.inference_mode()
@@ -198,10 +205,13 @@ def draw_some(run: Run, samples: Sequence[str | Table]) -> Iterator[Picture]:
         if isinstance(sample, str):
             if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
                 yield f"alignment-{number}", draw, f"«{sample}» and its translation «{found.text}»."
-        elif len(found.target) <= MAX_DRAWN_TOKENS:
-            caption = f"«{found.text}»: attention of each written token to the source, mean over all heads."
+        else:
+            shown, count = shorten(found.text, MAX_CAPTION_LETTERS, placeholder=" ..."), len(found.target)
+            written = f"«{shown}»" if shown else "Empty text"
+            some = f" (first {MAX_EXAMPLE_WORDS} of {count} tokens)" if count > MAX_EXAMPLE_WORDS else ""
+            caption = f"{written}: attention of each written token to the source{some}, mean over all heads."
             caption += " Colour: excess over uniform attention."
-            yield f"alignment-{number}", draw, caption
+            yield f"alignment-{number}", partial(draw_alignment, found.first(MAX_EXAMPLE_WORDS)), caption
 
 
 def _is_cross_attention(name: str) -> bool:

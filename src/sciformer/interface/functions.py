@@ -231,16 +231,19 @@ def report(run: AnyRun) -> Path:
     return _run(run).report()
 
 
-def export(run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = False, stream: str = "") -> list[str]:
+def export(
+    run: AnyRun, out: str | Path, format: str = "", *, overwrite: bool = False, stream: str = "", raw: bool = False
+) -> list[str]:
     """Export the best model of a run to a folder; return notes.
 
     format      huggingface or onnx (default: the first format that supports the tokens of the run)
     overwrite   replace an earlier export in the folder
     stream      stream whose encoder is written, if each stream has an encoder; only for onnx
+    raw         put the preprocessing into model.onnx, which then takes raw samples; only for onnx
     """
     from ..interop.export import export_model
 
-    return export_model(_run(run), out, format, overwrite, stream)
+    return export_model(_run(run), out, format, overwrite, stream, raw)
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None) -> Run:

@@ -53,14 +53,19 @@ def formats() -> tuple[str, ...]:
     return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX_FORMAT)
 
 
-def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False, stream: str = "") -> list[str]:
+def export_model(
+    run: Run, out: str | Path, format: str = "", overwrite: bool = False, stream: str = "", raw: bool = False
+) -> list[str]:
     """Export the best model of a run to a folder, and return notes.
 
     format       one of `formats()` (default: the first format that supports the tokens of the run)
     overwrite    replace files of an earlier export in the folder
     stream       stream whose encoder is written, for models with an encoder for each stream; only for onnx (default:
                  the stream of the objective)
+    raw          put the preprocessing into the graph, which then takes raw samples; only for onnx
     """
+    if raw and format != ONNX_FORMAT:
+        raise UserError("--raw needs --format onnx", key="--raw")
     if format == ONNX_FORMAT:
         run = run_of_stream(run, stream)
     elif stream:
@@ -78,7 +83,7 @@ def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = 
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
     try:
         if format == ONNX_FORMAT:
-            notes = onnx_export.write_onnx(run, partial)
+            notes = onnx_export.write_onnx(run, partial, raw)
         elif exporter is not None:
             notes = exporter.write(run, partial)
         else:

@@ -140,6 +140,13 @@ class Contrast(Objective):
         views = {name: kind.augment_stream(stream, rng), VIEW + name: kind.augment_stream(stream, rng.branch(VIEW))}
         return replace(batch, streams=views)
 
+    def check_predicts(self) -> None:
+        try:
+            super().check_predicts()
+        except UserError as error:
+            hint = f"{error.hint} For classes that are described by texts: --classes TEXT TEXT"
+            raise error.with_fields(hint=hint) from error
+
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         made = Projection(dim, self.projection, self.hidden, self.dropout, self.temperature, self.learn_temperature)
         return {"project": made}

@@ -13,7 +13,10 @@ from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.data.batch import StreamView
 from sciformer.domains.images.simulate.scenes import Scenes
+from sciformer.evaluation.embed import embed
+from sciformer.inspection import alignment
 from sciformer.inspection.alignment import align, draw_alignment
+from sciformer.inspection.report.figures import inspect_run
 from sciformer.nn import Watch
 from sciformer.objectives.seq2seq import coverage_penalty
 from sciformer.recipe import Recipe
@@ -61,8 +64,10 @@ def table(folder, names, captions, suffix="csv"):
 
 
 def recipe(path, name="images/caption-transformer", **changes):
-    sizes = SMALL if name.endswith("transformer") else SMALL | {"model.source.stages": [1], "model.source.dim": 8}
-    tiny = TINY if name.endswith("transformer") else {k: v for k, v in TINY.items() if k != "model.heads"}
+    tell = name.endswith("tell")
+    sizes = SMALL | ({"model.source.stages": [1], "model.source.dim": 8} if tell else {})
+    tiny = {k: v for k, v in TINY.items() if k != "model.heads"} if tell else TINY
+    tiny = {k: v for k, v in tiny.items() if k != "model.depth"} if name.endswith("coca") else tiny
     own = {"data.kind": "images", "data.files": [str(path)]}
     return Recipe.load(name, {**tiny, **sizes, **own, **changes})
 
@@ -288,6 +293,128 @@ def test_pictures_cut_into_windows_cannot_be_described(pictures, tmp_path):
     run = train(made, tmp_path / "run", show=False, report=False)
     with refuses(key="tokens.source.window"):
         Run(run.path).translate([pictures[0] / pictures[1][0]])
+
+
+def test_a_list_of_captions_makes_a_sample_of_each(tmp_path):
+    folder = tmp_path / "photos"
+    names, captions = paint(folder)
+    rows = [{"file_name": name, "captions": [text, f"{text} again"]} for name, text in zip(names, captions)]
+    rows[3]["captions"], rows[5]["captions"] = [], ["", None, "one"]
+    (folder / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = Assembly.open(recipe(folder / "captions.jsonl", **{"tokens.target.column": "captions"}))
+    tables = [data.dataset(part).source.load(0) for part in data.parts()]
+    read = {
+        (str(file).rpartition("/")[2], str(text)) for one in tables for file, text in zip(one["file"], one["captions"])
+    }
+    wanted = {(row["file_name"], text) for row in rows for text in row["captions"] if text}
+    assert read == wanted
+    assert any("1 of 46 images" in note for note in data.splits.notes)
+    path = new("images", [str(folder)], tmp_path / "mine.yaml")
+    assert Recipe.load(path).tokens["target"].column == "captions"
+    assert "45 captions of images" in path.read_text()
+
+
+def test_a_guessed_recipe_counts_captions_and_says_why_a_table_is_not_used(tmp_path):
+    folder = tmp_path / "photos"
+    names, captions = paint(folder)
+    path = table(folder, names, ["", *captions[1:]])
+    text = new("images", [str(folder)], tmp_path / "some.yaml").read_text()
+    assert "23 captions of images" in text
+    assert "3 to 3 words" in text
+    table(folder, names, [""] * len(names))
+    text = new("images", [str(folder)], tmp_path / "none.yaml").read_text()
+    assert "Column `caption` has no entries." in text
+    path.write_text("path,caption\n000.png,a,b\n")
+    text = new("images", [str(folder)], tmp_path / "broken.yaml").read_text()
+    assert "Not used: line 2 of" in " ".join(line.strip("# ") for line in text.splitlines())
+
+
+def test_unreadable_pictures_stop_or_are_left_out(tmp_path):
+    folder = tmp_path / "photos"
+    names, captions = paint(folder)
+    path = table(folder, names, captions)
+    (folder / names[2]).write_bytes(b"not a picture")
+    (folder / names[4]).write_bytes((folder / names[4]).read_bytes()[:60])
+    (folder / names[6]).unlink()
+    with refuses("3 of 24", names[2], names[4], names[6], hint="--data.bad_files skip"):
+        Assembly.open(recipe(path))
+    data = Assembly.open(recipe(path, **{"data.bad_files": "skip"}))
+    assert sum(data.counts()["samples"].values()) == 21
+    assert sum(note.startswith("left out") for note in data.splits.notes) == 3
+
+
+def test_streams_that_the_model_does_not_know(pictures):
+    path = pictures[0] / "captions.csv"
+    words = {"kind": "text", "column": "caption", "context": 8}
+    with refuses("words", "source, target", key="objective.stream"):
+        Assembly.open(recipe(path, **{"objective.stream": "words"}))
+    with refuses("source, target, words", key="tokens"):
+        Assembly.open(recipe(path, **{"tokens.words": words})).network()
+    with refuses("model.words"):
+        recipe(path, **{"model.words": {"depth": 1}})
+    with refuses("title", hint="name.txt for name.png"):
+        Assembly.open(recipe(path, **{"tokens.target.column": "title"}))
+
+
+@pytest.fixture(scope="module")
+def compared(pictures, tmp_path_factory):
+    changes = {"model.source.depth": 1, "model.target.depth": 1, "model.multimodal_depth": 1, "model.dim": 32}
+    changes |= {"train.steps": 150, "train.evaluate_every": 150, "train.learning_rate": 3e-3, "train.batch": 32}
+    changes |= {"train.warmup": 20}
+    made = recipe(pictures[0] / "captions.csv", "images/coca", **{**changes, "objective.projection": 16})
+    return train(made, tmp_path_factory.mktemp("runs") / "coca", show=False, report=False)
+
+
+def test_classes_described_by_texts_at_the_command_line(compared, pictures, tmp_path, capsys):
+    folder, _, captions = pictures
+    out, command = tmp_path / "classes.csv", ["predict", str(compared.path), str(folder / "captions.csv"), "--out"]
+    texts = sorted(set(captions))
+    same = [f"first={texts[0]}", f"first={texts[0]}"]  # averaged
+    assert main([*command, str(out), "--classes", *same, *texts[1:]]) == 0
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["caption"] for row in rows] == captions
+    scores = [f"score_{name}" for name in ("first", *texts[1:])]
+    assert {"class", *scores} < set(rows[0])
+    assert all(abs(sum(float(row[name]) for name in scores) - 1) < 1e-5 for row in rows)
+    found = [texts[0] if row["class"] == "first" else row["class"] for row in rows]
+    assert np.mean(np.array(found) == np.array(captions)) > 0.9  # chance is 1 / 16
+    capsys.readouterr()
+    for classes, words in ((["only"], "two classes"), (["a=", "b"], "no class"), (["a", "b", "--rows", "x"], "--rows")):
+        assert main([*command, str(tmp_path / "none.csv"), "--classes", *classes]) == 2
+        assert words in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "s"), "--shards", "2", "--classes", "a", "b"]) == 2
+    assert main([*command, str(tmp_path / "none.csv")]) == 2
+    assert "--classes" in capsys.readouterr().err
+
+
+def test_captions_become_vectors_without_pictures(compared, pictures, tmp_path):
+    captions = pictures[2]
+    texts = captions[:3]
+    expected = embed(compared, {"caption": np.array(texts)}, "projection", stream="target").vectors
+    assert np.array_equal(embed(compared, texts, "projection", stream="target").vectors, expected)
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    options = ["--stream", "target", "--pool", "projection", "--out", str(tmp_path / "v.npy")]
+    assert main(["embed", str(compared.path), str(tmp_path / "texts.txt"), *options]) == 0
+    assert np.array_equal(np.load(tmp_path / "v.npy"), expected)
+    whole = embed(compared, [pictures[0] / "captions.csv"], "projection", stream="target").vectors
+    np.testing.assert_allclose(whole[:3], expected, atol=1e-6)
+    with refuses(key=None):
+        embed(compared, ["a red disc"], "projection", stream="source")
+
+
+def test_inspection_of_a_model_that_writes_and_compares(compared, tmp_path):
+    written = [path.name for path in inspect_run(compared, tmp_path, samples=1)]
+    assert {"alignment-1.png", "source-sample-1.png", "target-sample-1.png"} <= set(written)
+
+
+def test_examples_show_the_first_words_of_a_long_text(compared, pictures, monkeypatch):
+    monkeypatch.setattr(alignment, "MAX_EXAMPLE_WORDS", 2)
+    sample = compared.source([pictures[0] / pictures[1][4]], streams=("source",)).load(0)
+    ((name, draw, caption),) = alignment.draw_some(compared, [sample])
+    assert name == "alignment-1"
+    assert "first 2 of" in caption
+    assert len([axes for axes in draw().axes if axes.axison]) == 3  # the source, and two words
 
 
 def test_simulated_scenes_are_described_from_files(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,15 @@ from ...errors import UserError
 from ...recipe import guess
 from ...recipe.given import Given
 from ...recipe.page import Found, Page
-from .reader.listing import captions_beside, is_image, is_table, list_image_files, lists_images, table_in_folder
+from .reader.listing import (
+    captions_beside,
+    is_image,
+    is_table,
+    list_image_files,
+    lists_images,
+    table_in_folder,
+    unreadable_tables,
+)
 from .reader.pieces import ImageChunks
 from .reader.reader import ImageFiles
 from .reader.sets import is_missing
@@ -65,10 +73,13 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
     shapes, varying = np.concatenate([form.fit.output_shapes(one.shapes) for one in source.sets]), form.varying
     known = {name: source.known_column(name) for name in source.columns if name not in ("file", "entry")}
     flat = {name: _class_or_value_column(name, column) for name, column in known.items() if column is not None}
+    blank = [name for name, column in flat.items() if not len(column)]
+    flat = {name: column for name, column in flat.items() if len(column)}
     caption = _caption_column(flat, given)
     flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _too_many_classes(column)}
     if caption:
-        return _guess_captions(caption, known, opened, names, parts, skips, count, given)
+        opened, skips = guess.open_readable(section.want(["image", caption]))
+        return _guess_captions(caption, opened, names, parts, skips, given)
     ask = find_question(flat, max(count, 5 * MAX_INTEGER_CLASSES), given)
     label = ask.column if ask.kind == "classify" else ""
     where = "" if label == "label" else f" in `{label}`"
@@ -76,6 +87,8 @@ def guess_images(names: list[str], paths: list[Path], given: Given) -> Page:
         f"Found: {count:,} images to train on, {_describe_images(shapes, varying)}.",
         *([f"Classes{where}: {guess.list_counts(flat[label])}."] if label else []),
         *([NO_CLASSES] if ask.kind == "masked" else []),
+        *(f"Column `{name}` has no entries." for name in blank),
+        *(f"Not used: {error}." for name in names for error in unreadable_tables(Path(name).expanduser())),
         *ask.notes,
         *opened.notes,
     ]
@@ -127,20 +140,14 @@ def _caption_column(flat: dict[str, Array], given: Given) -> str:
 
 
 def _guess_captions(
-    caption: str,
-    known: Mapping[str, Array | None],
-    opened: Splits,
-    names: list[str],
-    parts: dict[str, list[str]],
-    skips: bool,
-    count: int,
-    given: Given,
+    caption: str, opened: Splits, names: list[str], parts: dict[str, list[str]], skips: bool, given: Given
 ) -> Page:
     """Guess a recipe for generating a caption of each image."""
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
+    count = guess.check_count(sum(source.sizes), "captions", opened.notes)
     shapes = np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets])
-    column = known[caption]
+    column = source.known_column(caption)
     assert column is not None
     words = [len(text.split()) for text in column.tolist()]
     different = len({word for text in column.tolist() for word in text.split()})
@@ -149,8 +156,6 @@ def _guess_captions(
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     why = f"captions in `{caption}`; for classes: --objective.kind classify"
-    empty = int((column == "").sum())
-    lacking = [f"{empty:,} images have no caption: left out."] if empty else []
     found = [
         Found("data.kind", "images"),
         *guess.files(parts, skips),
@@ -174,10 +179,9 @@ def _guess_captions(
     notes = [
         f"Found: {count:,} captions of images to train on, {_describe_images(shapes, varying)}.",
         f"Captions have {min(words)} to {longest} words. Each caption of an image makes a sample.",
-        *lacking,
         *opened.notes,
     ]
-    unused = [name for name in known if name != caption]
+    unused = [name for name in source.columns if name not in ("file", "entry", "image", caption)]
     files = [Path(name) for name in names]
     return Page("captions", files, f"{count:,} images", notes, SHIPPED, found, {"caption": caption}, unused)
 

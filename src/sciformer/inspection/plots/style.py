@@ -6,6 +6,7 @@ two gaps is a dot. Names are drawn literally: a dollar sign in a name stays a do
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -139,5 +140,5 @@ def two_decimals(value: float) -> str:
 
 
 def name_in_words(name: str) -> str:
-    """Replace underscores in the name of a metric by spaces."""
-    return name.replace("_", " ")
+    """Replace underscores in the name of a metric by spaces; recall_1 becomes recall@1."""
+    return re.sub(r"\brecall (?=\d+$)", "recall@", name.replace("_", " "))

@@ -63,9 +63,10 @@ def _attention_figures(
 
     numbers   receives distances and similarities of positions for scores.json
     """
-    if hasattr(data.objective, "penalty") and not getattr(run.model, "separate", False):
+    writes = hasattr(data.objective, "penalty")
+    if writes:
         yield from alignment.draw_some(run, _some_sources(data, part, samples))  # attention to the source
-    else:
+    if not writes or getattr(run.model, "separate", False):
         yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
         yield from _share_figures(run, data, part, numbers)
 
@@ -207,7 +208,7 @@ def attention_section(page: Page, found: ReportData) -> None:
         page.text(f"Not shown: {error}")
     if hasattr(found.objective, "penalty"):
         page.text("For other samples: sciformer translate RUN FILE --alignment PICTURE")
-    else:
+    if not hasattr(found.objective, "penalty") or getattr(found.run.model, "separate", False):
         page.text("For every head and more samples: sciformer inspect RUN")
     if hidden:
         page.section("Masked tokens", note=f"Part: {part}")

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..._version import __version__
 from ...run import Run
-from .inputs import VALID_NAME, by_stream, exported_tokens, grid_shape, input_name, max_places
+from ...tokens.protocols import Preprocessing
+from .inputs import FEATURES, VALID_NAME, by_stream, exported_tokens, grid_shape, input_name, max_places
 
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OUTPUT_MEANINGS = {
@@ -18,6 +19,7 @@ OUTPUT_MEANINGS = {
     "std": "standard deviations of the mean; value * `scale` is in the units of the data",
     "quantiles": "quantiles of each value, in rising order; value * `scale` + `shift` is in the units of the data",
     "vector": "unit vector of the contrast; the product of two vectors is their cosine",
+    FEATURES: "encoded tokens, to which a decoder attends",
     "summary": "pooled embedding of the sample, before the head",
 }
 CARD_TEMPLATE = """# {title}
@@ -55,13 +57,17 @@ MASK_NOTE = "valid is true for tokens and false for padding; padding comes last"
 PADDED_NOTE = """\
 Tensors are padded with zeros to the longest sample; `valid` is true for tokens and false for padding, which comes
 last. Any number of samples and tokens is allowed{most}."""
+RAW_NOTE = """\
+The input has raw values, as in the data: scaling and the cutting into tokens are part of the graph. Any number of
+samples is allowed, {sizes}."""
 GRID_NOTE = "The input has all {rows} x {columns} tokens of an image, row by row. Any number of samples is allowed."
 
 
-def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes]) -> dict[str, Any]:
+def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes], inner: Preprocessing | None = None) -> dict[str, Any]:
     """JSON description of a graph, and of its preprocessing graphs.
 
-    raw   preprocessing graph of each stream
+    raw     preprocessing graph of each stream
+    inner   preprocessing that is a part of the graph, which then takes raw samples
     """
     from onnx import ModelProto, TensorProto
 
@@ -74,7 +80,7 @@ def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes]) -> dict[str, A
 
     def padding(stream: str) -> dict[str, Any] | None:
         mask = {"value": 0, "mask": input_name(run, stream, VALID_NAME), "meaning": MASK_NOTE}
-        return None if grid_shape(run, stream) else mask
+        return None if inner or grid_shape(run, stream) else mask
 
     outputs = [tensor(value) for value in made.graph.output]
     for output in outputs:
@@ -91,12 +97,18 @@ def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes]) -> dict[str, A
         "inputs": [tensor(value) for value in made.graph.input],
         "outputs": outputs,
         "preprocessing": {name: tensor(ModelProto.FromString(one).graph.input[0]) for name, one in raw.items()},
+        "raw": None if inner is None else {"axes": list(inner.axes), "fixed": _fixed_sizes(run, inner)},
         "answers": objective.answers,
         "padding": by_stream(run, padding),
         "most_tokens": by_stream(run, lambda stream: max_places(run, stream) or tokens[stream].max_tokens),
         "profile": (run.assembly.profile or {}).get("columns", {}),
         "tokens": by_stream(run, lambda stream: tokens[stream].preprocessing()),
     }
+
+
+def _fixed_sizes(run: Run, inner: Preprocessing) -> list[int] | None:
+    """Sizes that raw samples must have; None if any size is allowed."""
+    return list(inner.sizes[0]) if grid_shape(run) else None
 
 
 def write_card(run: Run, about: Mapping[str, Any]) -> str:
@@ -111,6 +123,10 @@ def write_card(run: Run, about: Mapping[str, Any]) -> str:
     several = len(run.assembly.tokens) > 1
 
     def shape(stream: str) -> str:
+        if about["raw"] is not None:
+            fixed, axes = about["raw"]["fixed"], about["raw"]["axes"]
+            sizes = [f"{axis} {size}" for axis, size in zip(axes, fixed or ())]
+            return RAW_NOTE.format(sizes=f"with {', '.join(sizes)}" if sizes else "of any size")
         number, filled = about["most_tokens"][stream] if several else about["most_tokens"], grid_shape(run, stream)
         most = f"; in training a sample had at most {number} tokens" if number else ""
         note = PADDED_NOTE.format(most=most) if filled is None else GRID_NOTE.format(rows=filled[0], columns=filled[1])

@@ -5,7 +5,8 @@
                          the names are STREAM.column and STREAM.valid
     preprocessing.json   for programs: how to compute the columns from raw data, and the meaning of the outputs
     README.md            the same for people
-    preprocessing.onnx   maps raw samples (images of any size) to the columns, if the tokens support it
+    preprocessing.onnx   maps raw samples (images of any size) to the columns, if the tokens support it. With `raw`, it
+                         is a part of model.onnx instead
 
 Additional files of the tokens, for example a vocabulary, are written too.
 
@@ -40,11 +41,14 @@ from ...nn import Attention
 from ...nn.norms import BatchNorm
 from ...recipe.field import extensions
 from ...run import Run
+from ...tokens.protocols import Preprocessing
 from ...training.folder import Folder
 from .card import REQUIRED_PACKAGES, describe_graph, write_card
 from .inputs import (
+    FEATURES,
     Columns,
     Inputs,
+    SourceEncoder,
     StreamInputs,
     checked_sizes,
     export_files,
@@ -55,16 +59,18 @@ from .inputs import (
 )
 
 FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
-RAW_NAME = "preprocessing.onnx"
+RAW_NAME, RAW_PREFIX = "preprocessing.onnx", "preprocessing"
 MAX_FILE_BYTES = 1 << 31  # limit of protocol buffers
 TOLERANCE = 1e-4  # maximum difference between graph and library
 EXAMPLE_TOKENS = 7  # tokens of the traced example: neither 1 nor a typical width of a model
 
 
-def write_onnx(run: Run, folder: Folder) -> list[str]:
+def write_onnx(run: Run, folder: Folder, raw: bool = False) -> list[str]:
     """Write the ONNX graph of a run and its description; return notes.
 
     The outputs of the graph are compared with the library before anything is written.
+
+    raw   make one graph of preprocessing and model, which takes raw samples
     """
     _check_exportable(run)
     check_packages()
@@ -77,17 +83,26 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
         raise UserError(f"the model has {len(content) / 1e9:.1f} GB, but the limit of an ONNX file is 2 GB")
     apart, rounding = check(content, run, inputs, used)
     _check_close(apart, rounding)
-    raw = {}
+    before: dict[str, bytes] = {}
     for stream, one in inputs.items():
         if one.raw is not None:
-            raw[input_name(run, stream, RAW_NAME)] = graph = _trace_raw(one, used)
-            apart = max(apart, check_raw(content, graph, run, one))
+            before[input_name(run, stream, RAW_NAME)] = graph = _trace_raw(one, used)
+            apart = max(apart, check_raw([graph, content], run, one))
             _check_close(apart, rounding)
+    whole = None
+    if raw:
+        first, whole = _only_raw(run, inputs)
+        (graph,) = before.values()
+        made = _join(graph, made, whole.source)
+        _label(made, run)
+        content, before = made.SerializeToString(), {}
+        apart = max(apart, check_raw([content], run, first))
+        _check_close(apart, rounding)
     folder.path.mkdir(parents=True, exist_ok=True)
     (folder.path / "model.onnx").write_bytes(content)
-    for name, graph in raw.items():
+    for name, graph in before.items():
         (folder.path / name).write_bytes(graph)
-    about = describe_graph(run, made, raw)
+    about = describe_graph(run, made, before, whole)
     folder.write("preprocessing.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     folder.write("README.md", write_card(run, about))
     for name, text in export_files(run).items():
@@ -96,6 +111,37 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
         f"checked in onnxruntime: outputs differ by at most {max(apart, 1e-9):.1g} from the library "
         f"(rounding error: {rounding:.1g})"
     ]
+
+
+def _only_raw(run: Run, inputs: Inputs) -> tuple[StreamInputs, Preprocessing]:
+    """Inputs and preprocessing of the only stream; refuse graphs without preprocessing."""
+    first, *others = inputs.values()
+    if others or first.raw is None:
+        kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
+        reason = "several streams" if others else f"tokens of `kind: {kinds}` whose preprocessing is not a graph"
+        message = f"--raw cannot be used: the run has {reason}"
+        raise UserError(message, hint="preprocessing.json describes the preprocessing.", key="--raw")
+    return first, first.raw
+
+
+def _join(first: bytes, second: Any, source: str) -> Any:
+    """Graph of two graphs in sequence; the outputs of the first are inputs of the second.
+
+    source   name of the input of the first graph
+    """
+    from onnx import ModelProto, compose
+
+    before = compose.add_prefix(ModelProto.FromString(first), f"{RAW_PREFIX}/")
+    wanted = {value.name for value in second.graph.input}
+    names = {value.name: value.name.removeprefix(f"{RAW_PREFIX}/") for value in before.graph.output}
+    pairs = [(name, plain) for name, plain in names.items() if plain in wanted]
+    made = compose.merge_models(before, second, io_map=pairs)
+    old = f"{RAW_PREFIX}/{source}"
+    for value in made.graph.input:
+        value.name = source if value.name == old else value.name
+    for node in made.graph.node:
+        node.input[:] = [source if name == old else name for name in node.input]
+    return made
 
 
 def _check_close(apart: float, rounding: float) -> None:
@@ -120,12 +166,12 @@ def check_packages() -> None:
 
 def _check_exportable(run: Run) -> None:
     kind, objective = run.recipe.model.kind, run.recipe.objective
-    if kind in ("decoder", "encoder_decoder"):
+    if kind == "decoder":
         others = dict.fromkeys(f"--format {one.format}" for one in extensions("exporters") if one.accepts(run))
         hint = f"Try {' or '.join(others)}: generation token by token needs a loop outside the graph."
         message = f"the ONNX export supports encoders, not `model.kind: {kind}`"
         raise UserError(message, hint=hint if others else "", key="model.kind")
-    if kind != "masked_autoencoder" and (objective.reads_out or objective.unit != "samples"):
+    if kind not in ("masked_autoencoder", "encoder_decoder") and (objective.reads_out or objective.unit != "samples"):
         raise UserError(
             "the ONNX export supports objectives with one prediction per sample (classify, regress), not "
             f"`objective.kind: {objective.kind}`",
@@ -155,12 +201,15 @@ class Graph(nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(self.names, tensors))
         inputs = ModelInputs({stream: one.view(given) for stream, one in self.inputs.items()}, {})
-        pooled = self.model.pool(self.model.encode(inputs.view(self.objective.stream)))
+        encoded = self.model.encode(inputs.view(self.objective.stream))
+        pooled = self.model.pool(encoded)
         found: dict[str, Tensor] = {}
         if not self.objective.reads_out:
             # A stand-in for the model with the pooled vectors.
             model = SimpleNamespace(heads=self.model.heads, encode=lambda view: pooled, pool=lambda encoded: encoded)
             found = self.objective.exported(model, inputs)
+        elif isinstance(self.model, SourceEncoder):
+            found = {FEATURES: self.model.features(encoded)}
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
@@ -327,34 +376,39 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tupl
     return apart, rounding
 
 
-def check_raw(content: bytes, graph: bytes, run: Run, one: StreamInputs) -> float:
-    """Largest difference between the library and both graphs in sequence.
+def check_raw(graphs: Sequence[bytes], run: Run, one: StreamInputs) -> float:
+    """Largest difference between the library and graphs in sequence, whose first graph takes raw samples.
 
-    Raw samples of several sizes pass through the preprocessing graph `graph`, then through the model graph `content`.
+    Raw samples of several sizes pass through all graphs.
     """
     import onnxruntime
 
     assert one.raw is not None
-    first, second = (onnxruntime.InferenceSession(it, providers=["CPUExecutionProvider"]) for it in (graph, content))
-    names = [[value.name for value in session.get_outputs()] for session in (first, second)]
-    model, objective, apart = copy.deepcopy(run.model).cpu().eval(), run.assembly.objective, 0.0
+    sessions = [onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"]) for graph in graphs]
+    model, apart = copy.deepcopy(run.model).cpu().eval(), 0.0
     for sizes in one.raw.sizes if one.filled is None else one.raw.sizes[:1]:
         raw = one.raw.example(3, sizes).numpy()
-        columns = dict(zip(names[0], first.run(None, {one.raw.source: raw})))
-        theirs = dict(zip(names[1], second.run(None, columns)))
+        theirs = {one.raw.source: raw}
+        for session in sessions:
+            theirs = dict(zip([value.name for value in session.get_outputs()], session.run(None, theirs)))
         inputs = prepared(run, run.assembly.samples({one.raw.source: raw}), 3).inputs("cpu")
-        with torch.no_grad():
-            ours = {} if objective.reads_out else objective.exported(model, inputs)
-        ours["summary"] = summarize(run, model, inputs.streams)
-        apart = max(apart, _largest_difference(theirs, {name: value.double().numpy() for name, value in ours.items()}))
+        apart = max(apart, _largest_difference(theirs, library_outputs(run, model, inputs)))
     return apart
 
 
 def _answers(run: Run, model: nn.Module, inputs: Inputs, given: Columns) -> dict[str, Array]:
-    streams, objective = {stream: one.view(given) for stream, one in inputs.items()}, run.assembly.objective
-    with torch.no_grad():
-        found = {} if objective.reads_out else objective.exported(model, ModelInputs(streams, {}))
-    found["summary"] = summarize(run, model, streams)
+    return library_outputs(run, model, ModelInputs({stream: one.view(given) for stream, one in inputs.items()}, {}))
+
+
+@torch.no_grad()
+def library_outputs(run: Run, model: Any, inputs: ModelInputs) -> dict[str, Array]:
+    """Outputs of the library by name, in double precision, as a graph should give them."""
+    objective, found = run.assembly.objective, dict[str, Tensor]()
+    if not objective.reads_out:
+        found = objective.exported(model, inputs)
+    elif isinstance(model, SourceEncoder):
+        found = {FEATURES: model.features(model.encode(inputs.view(objective.stream)))}
+    found["summary"] = summarize(run, model, inputs.streams)
     return {name: values.double().numpy() for name, values in found.items()}
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...data.batch import Batch, ModelInputs, StreamView, stream_name
 from ...data.columns import rows_of
@@ -17,7 +17,10 @@ from ...data.dataset import Dataset
 from ...data.prepare import prepare
 from ...data.random import SampleRandom
 from ...errors import UserError
+from ...models.encoder import Encoded
+from ...nn import MeanPool
 from ...nn.positions import grid
+from ...objectives.base import Step
 from ...run import Run
 from ...tokens.protocols import Exportable, Gridded, Preprocessing
 
@@ -25,28 +28,53 @@ Columns = dict[str, Tensor]
 Made = TypeVar("Made")
 VALID_NAME = "valid"
 PLACE_NAME = "at"
+FEATURES = "features"  # output of the encoder of an encoder-decoder
 CHECKED_SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # numbers of samples and tokens to check a graph with
 CHECKED_SAMPLES = (1, 3, 17)  # numbers of samples if tokens fill a grid
 
 
-def run_of_stream(run: Run, stream: str = "") -> Run:
-    """Run with the tokens of a single stream, if the model encodes each stream alone.
+class SourceEncoder(nn.Module):
+    """Encoder of an encoder-decoder: encoded tokens (B, N, D) of the source, and their mean (B, D)."""
 
-    stream   name of the stream (default: the stream of the objective)
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.mean, self.heads = model, MeanPool(), nn.ModuleDict()
+
+    def encode(self, view: StreamView) -> Encoded:
+        found: Encoded = self.model.encode(view)  # type: ignore[operator]
+        return found
+
+    def pool(self, encoded: Encoded) -> Tensor:
+        """Mean (B, D) of the encoded tokens."""
+        pooled: Tensor = self.mean(encoded.x, encoded.valid)
+        return pooled
+
+    def features(self, encoded: Encoded) -> Tensor:
+        """Encoded tokens (B, N, D)."""
+        return encoded.x
+
+
+def run_of_stream(run: Run, stream: str = "") -> Run:
+    """Run with the tokens of a single stream, if the model encodes each stream alone, or only one stream.
+
+    stream   name of the stream (default: the stream that the model encodes, else the stream of the objective)
     """
     tokens, objective = run.assembly.tokens, run.assembly.objective
-    if not getattr(run.model, "separate", False):
+    alone = getattr(run.model, "encodes", "")
+    if not (alone or getattr(run.model, "separate", False)):
         if stream:
             stream_name(tokens, stream)
             message = f"--stream cannot be used: `model.kind: {run.recipe.model.kind}` has no encoder for each stream"
             raise UserError(message, key="--stream")
         return run
-    name = stream_name(tokens, stream or objective.asked_stream(tokens))
+    name = stream_name([alone] if alone else tokens, stream or alone or objective.asked_stream(tokens))
     own = objective.model_copy(update={"stream": ""})
     own.restore(objective.state)
     made, assembly = copy.copy(run), copy.copy(run.assembly)
     assembly.tokens, assembly.objective = {name: tokens[name]}, own
     made.assembly = assembly
+    if alone:
+        made.step = Step(SourceEncoder(run.model), own).to(run.device).eval()
     made.data = run.data  # type: ignore[method-assign]  # opened with all streams
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +28,7 @@ FILE_KIND = "images"
 PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name")
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "target", "targets", "y", "type", "morphology")
 CAPTION_SUFFIX = ".txt"  # of a text file beside a picture, with the same name
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
@@ -157,10 +159,13 @@ def is_image(path: Path) -> bool:
 # Tables of image files: CSV, TSV, JSON lines, Parquet
 
 
-def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list[Path], dict[str, Array]]:
-    """Read the paths and all other columns of a table of image files.
+def read_image_table(
+    path: Path, image: str = "", label: str = "", texts: str = ""
+) -> tuple[list[Path], dict[str, Array]]:
+    """Read the paths and the other columns of a table of image files.
 
     image, label   columns of file names (relative to the table) and classes (default: a column with a usual name)
+    texts          column whose JSON lists of texts make a row for each text (default: none)
     """
     columns = _table_columns(path)
     if image:
@@ -181,7 +186,24 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list
         message = f"none of the {len(paths):,} images in column `{name}` of {path} exists, for example {paths[0]}"
         hint = "File names are relative to the folder of the table."
         raise UserError(message, hint=hint, key="data.image", file=path)
+    if texts in columns and bare_suffix(path) in JSON_SUFFIXES:
+        lists = [_texts_in(str(cell)) for cell in columns[texts].tolist()]
+        rows = np.repeat(np.arange(len(paths)), [len(some) for some in lists])
+        columns = {name: column[rows] for name, column in columns.items()}
+        columns[texts] = np.array([text for some in lists for text in some])
+        paths = [paths[row] for row in rows.tolist()]
     return paths, columns
+
+
+def _texts_in(cell: str) -> list[str]:
+    """Texts of a JSON list; other cells are one text."""
+    try:
+        found = json.loads(cell) if cell.startswith("[") else cell
+    except (ValueError, RecursionError):
+        return [cell]
+    if not isinstance(found, list) or not all(isinstance(text, str | None) for text in found):
+        return [cell]
+    return [text.strip() for text in found if text and text.strip()] or [""]
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
@@ -201,6 +223,18 @@ def lists_images(path: Path) -> bool:
     name = _path_column(columns)
     first = path.parent / str(columns[name][0]).strip() if name else path
     return is_image(first) and first.exists()
+
+
+def unreadable_tables(folder: Path) -> list[UserError]:
+    """Errors of the tables in a folder that cannot be read."""
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            if path.is_file() and is_table(path):
+                _table_columns(path)
+        except UserError as error:
+            found.append(error)
+    return found
 
 
 class ImageTable(NamedTuple):

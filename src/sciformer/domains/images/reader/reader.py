@@ -28,6 +28,10 @@ LABEL_HINT = (
     "Classes come from folders (FOLDER/CLASS/*.png), from a name before the files (CLASS:FILES), from a table of "
     "images (CSV or Parquet), or from an array or header keyword (--data.label NAME)."
 )
+TEXTS_HINT = (
+    "Texts come from a column of a table of images (CSV, JSON lines or Parquet), or from a text file beside each "
+    "picture: name.txt for name.png."
+)
 
 
 class ImageFiles(FileSet):
@@ -41,7 +45,8 @@ class ImageFiles(FileSet):
     pages of one size become channels; otherwise only the first page is read. Only the first frame of an animation is
     read. Tables (CSV, TSV, JSON lines, Parquet) have a column `path` or `file` with file names relative to the table.
     Captions are also read from text files beside the pictures: `photo.txt` belongs to `photo.png`, and each of its
-    lines makes a sample. Images with a missing or empty caption are left out.
+    lines makes a sample, as does each entry of a list of captions in JSON. Images with a missing or empty caption are
+    left out.
     Arrays are read from NPY, NPZ, HDF5, FITS and the idx files of MNIST, with the labels stored beside them.
 
     Pixels are read in chunks; before the training only headers are read. Identical images are kept in the same part.
@@ -145,7 +150,7 @@ class ImageFiles(FileSet):
         truth = [*self.state.get("truth", ()), *self._further]
         for part, some in sets.items():
             for name in truth:
-                _require_column(name, some, notes)
+                _require_column(name, some, [*notes, *([TEXTS_HINT] if name in self._further else [])])
             sets[part] = [one.with_values_of(truth) for one in some]
             self._note_counts(sets[part], notes, f" for {part}", "" if part == "train" else f" of {part}")
         return sets

@@ -40,7 +40,7 @@ class ReadOptions:
 
     wanted  header keywords to read
     deep    whether to decode every picture
-    beside  name of the column for texts from files beside the pictures, if there is no table
+    beside  column of texts, in lists of a JSON table or in files beside the pictures
     """
 
     image: str = ""
@@ -260,7 +260,7 @@ def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) 
 
 
 def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
-    paths, columns = listing.read_image_table(path, options.image, options.label)
+    paths, columns = listing.read_image_table(path, options.image, options.label, options.beside)
     made = _file_set(path, paths, columns, replace(options, image="", label=""), bad)
     made.origin.append(path)
     return made
