@@ -28,7 +28,6 @@ from sciformer.errors import Stopped, UserError
 from sciformer.evaluation.embed import embed
 from sciformer.evaluation.zero_shot import zero_shot
 from sciformer.generation.translate import translate
-from sciformer.inspection.alignment import _is_cross_attention
 from sciformer.metrics.retrieval import ranks, recall_1
 from sciformer.models.encoder_decoder import SOURCE, TARGET
 from sciformer.nn import Watch
@@ -50,7 +49,7 @@ KEEP_SEED = 0  # the seed whose runs are kept
 TINY = {"data.number": 1600, "data.chunk_size": 200, "data.valid": 32, "data.test": 40, "train.steps": 8}
 TINY |= {"train.batch": 8, "train.warmup": 2, "train.evaluate_every": 4, "train.save_every": 4}
 TINY_SIZES = {"scenes": 40, "retrieval": 30, "looked": 24, "probe": 120}
-SIZES_OF_PARTS = {"scenes": 2000, "retrieval": 1000, "looked": 600, "probe": 10_000}
+SIZES_OF_PARTS = {"scenes": 2000, "retrieval": 1000, "looked": 600, "probe": 8000}
 
 
 def changes_of(model: str, seed: int, cache: str, tiny: bool, device: str) -> Found:
@@ -251,7 +250,7 @@ def pointing(run: Run, table: Any, batch: int = 100) -> Found:
         whole = Batch({SOURCE: tokens[SOURCE].normalise(source), TARGET: target}, {}, np.arange(len(target)), aside=aside)
         inputs, record = whole.inputs(run.device), Watch(hidden=False)
         model.translate(inputs.streams[SOURCE], inputs.streams[TARGET], record)
-        maps = {name: w for name, w in record.attention.items() if _is_cross_attention(name)}
+        maps = {name: w for name, w in record.attention.items() if name == "decoder.attention" or name.endswith(".cross")}
         names = [f"{name}.{head}" for name, w in maps.items() for head in range(w.shape[1])]
         weights = torch.cat([w.float() for w in maps.values()], 1).cpu().numpy()  # (B, heads, N, patches)
         for row in range(len(target)):
