@@ -114,12 +114,21 @@ def fit(model: str, seed: int, out: Path, cache: str, tiny: bool, device: str, u
     finally:
         alarm.cancel()
     records = [record for record in run.records if "step" in record]
-    about: Found = {"complete": complete, "compiled": compiled and recipe.train.compile is not False, "steps": max((r["step"] for r in records), default=0)}
-    about |= {"asked_steps": recipe.train.steps, "best_step": run.about.get("step"), "parameters": run.about["parameters"]}
+    about: Found = {
+        "complete": complete,
+        "compiled": compiled and recipe.train.compile is not False,
+        "steps": max((r["step"] for r in records), default=0),
+    }
+    about |= {
+        "asked_steps": recipe.train.steps,
+        "best_step": run.about.get("step"),
+        "parameters": run.about["parameters"],
+    }
     about |= {"batch": recipe.train.batch, "train_s": round(time.time() - began, 1), "device": str(run.device)}
     about["valid"] = {key: value for key, value in run.scores.items() if isinstance(value, (int, float))}
-    about["learning_rate"], about["scenes"] = recipe.train.learning_rate, recipe.data.number if not tables else len(
-        tables["data"]["label"]
+    about["learning_rate"], about["scenes"] = (
+        recipe.train.learning_rate,
+        recipe.data.number if not tables else len(tables["data"]["label"]),
     )
     return run, about
 
@@ -247,10 +256,14 @@ def pointing(run: Run, table: Any, batch: int = 100) -> Found:
         source, target = tokens[SOURCE].tokenize(some), tokens[TARGET].tokenize(some)
         target = target.cut(np.zeros(len(target), np.int64), target.lengths - 1)
         aside = {name: one.host_columns for name, one in tokens.items()}
-        whole = Batch({SOURCE: tokens[SOURCE].normalise(source), TARGET: target}, {}, np.arange(len(target)), aside=aside)
+        whole = Batch(
+            {SOURCE: tokens[SOURCE].normalise(source), TARGET: target}, {}, np.arange(len(target)), aside=aside
+        )
         inputs, record = whole.inputs(run.device), Watch(hidden=False)
         model.translate(inputs.streams[SOURCE], inputs.streams[TARGET], record)
-        maps = {name: w for name, w in record.attention.items() if name == "decoder.attention" or name.endswith(".cross")}
+        maps = {
+            name: w for name, w in record.attention.items() if name == "decoder.attention" or name.endswith(".cross")
+        }
         names = [f"{name}.{head}" for name, w in maps.items() for head in range(w.shape[1])]
         weights = torch.cat([w.float() for w in maps.values()], 1).cpu().numpy()  # (B, heads, N, patches)
         for row in range(len(target)):
@@ -264,7 +277,11 @@ def pointing(run: Run, table: Any, batch: int = 100) -> Found:
     share, area, early = np.array(shares), np.array(areas), np.array(scene) < count // 2
     best = int(share[early].mean(0).argmax())
     found: Found = {"share": float(share.mean()), "area": float(area.mean()), "words": len(area), "heads": len(names)}
-    found |= {"best_head": names[best], "best": float(share[~early, best].mean()), "best_area": float(area[~early].mean())}
+    found |= {
+        "best_head": names[best],
+        "best": float(share[~early, best].mean()),
+        "best_area": float(area[~early].mean()),
+    }
     for word in ("colour", "shape"):
         chosen = np.array(kinds) == word
         found |= {word: float(share[chosen].mean()), f"{word}_area": float(area[chosen].mean())}

@@ -108,8 +108,10 @@ class ResidualStem(nn.Module):
 
     masked = True
 
-    def __init__(self, raster: tuple[int, int, int], places: tuple[int, int], dim: int) -> None:
+    def __init__(self, raster: tuple[int, int, int], places: tuple[int, int], dim: int, windows: bool = False) -> None:
+        """Make the stem; `windows` says that images may be cut, so that their patches need not fill the grid."""
         super().__init__()
+        self.full = 0 if windows else places[0] * places[1]
         depth = max(1, max(raster[:2]).bit_length() - 1)
         widths = [max(MIN_RESIDUAL_CHANNELS, dim >> (depth - 1 - i)) for i in range(depth)]
         self.trunk = ResNet2d(raster, places, [1] * depth, widths)
@@ -117,7 +119,10 @@ class ResidualStem(nn.Module):
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
         """Embed patches (B, N, pixels) -> (B, N, D); packed: (T, pixels) -> (T, D)."""
-        y: Tensor = self.trunk(columns["patch"], valid, at=columns.get("at"), cell=columns.get("cell"))
+        patches, at = columns["patch"], columns.get("at")
+        if patches.dim() == 3 and patches.shape[1] == self.full:  # already in the order of the grid
+            at = None
+        y: Tensor = self.trunk(patches, valid, at=at, cell=columns.get("cell"))
         return self.linear(y)
 
 

@@ -305,7 +305,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         if self.embed == "convolution":
             return Stem(self.raster, self.grid_shape, dim)
         if self.embed == "residual":
-            return ResidualStem(self.raster, self.grid_shape, dim)
+            return ResidualStem(self.raster, self.grid_shape, dim, self.window is not None)
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
