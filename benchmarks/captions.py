@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from captions_tasks import KEEP_SEED, MODELS, pieces_of, scenes_of, simulate, work
+from captions_tasks import KEEP_SEED, MODELS, pieces_of, simulate, work
 from measure import RESULTS, Row, commit, hardware, record, spread, versions
 from sciformer.data.source import pieces
 from sciformer.recipe import Recipe
@@ -167,6 +168,64 @@ def shortly(one: dict[str, Any]) -> str:
     return ", ".join(words + [f"ERRORS {one['errors']}" for _ in one.get("errors", {})][:1])
 
 
+# Rows
+
+BARS = {"captions.coca.exact": 0.95, "captions.show_attend_tell.exact": 0.85}
+COMMAND = "python benchmarks/captions.py run --copy OUT"
+ABOUT = ("steps", "best_step", "batch", "learning_rate", "scenes", "parameters", "train_s")
+ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], float], str]] = {
+    "exact": ("captions", lambda found: found["exact"], "share of captions"),
+    "exact_unseen": ("captions_unseen", lambda found: found["exact"], "share of captions"),
+    "attributes": (
+        "captions",
+        lambda found: statistics.mean(found[name] for name in ("colour", "shape", "size", "count")),
+        "share of right colours, shapes, sizes and counts",
+    ),
+    "pointing": ("pointing", lambda found: found["share"], "share of the attention inside the boxes"),
+    "recall1": ("retrieval", lambda found: found["recall1"], "recall@1 among 1,000 captions"),
+    "zero_shot": ("zero_shot", lambda found: (found["shape"] + found["colour"]) / 2, "accuracy of shape and colour"),
+    "probe": ("probe", lambda found: found["mean"], "mean accuracy of four linear probes"),
+}
+LEFT_OUT = ("written", "captions", "every_head", "seconds", "frequent")
+
+
+def take(folder: Path, out: Path) -> None:
+    """Write the rows of the results in a folder."""
+    found = json.loads((folder / "captions.json").read_text())
+    rows = []
+    for model in MODELS:
+        for name, (part, value, unit) in ROWS.items():
+            runs = [one for one in found if one["model"] == model and part in one]
+            if not runs:
+                continue
+            values = [value(one[part]) for one in runs]
+            row: Row = {
+                "id": f"captions.{model}.{name}",
+                "value": round(statistics.mean(values), 4),
+                "better": "higher",
+            }
+            row |= {"unit": unit, "spread": [round(x, 4) for x in spread(values)], "seeds": len(runs)}
+            row |= {"values": [round(x, 4) for x in values], "command": COMMAND}
+            row |= {key: runs[0]["origin"][key] for key in ("hardware", "versions", "commit")}
+            row |= {"bar": BARS[row["id"]]} if row["id"] in BARS else {}
+            row |= {key: runs[0][key] for key in ABOUT} | {"complete": [one["complete"] for one in runs]}
+            rows.append(row | {"more": averages([one[part] for one in runs])})
+            print(f"{row['id']:36} {row['value']:.4f} {row['spread']} {row.get('bar', '')}")
+    record(out, rows)
+
+
+def averages(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean over seeds of all numbers of a part."""
+    found: dict[str, Any] = {}
+    for name, first in runs[0].items():
+        values = [one[name] for one in runs]
+        if name in LEFT_OUT:
+            continue
+        numbers = all(isinstance(value, (int, float)) for value in values)
+        found[name] = round(statistics.mean(values), 4) if numbers else first
+    return found
+
+
 # Scenes of one thing, on the CPU
 
 
@@ -223,6 +282,8 @@ def main() -> None:
     part.add_argument("--device", default="cuda")
     part.add_argument("--until", type=float, default=1e12)
     part.add_argument("--tiny", action="store_true")
+    part = parts.add_parser("take", help="write rows into benchmarks/results")
+    part.add_argument("folder", type=Path)
     part = parts.add_parser("one", help="train and evaluate a seed on scenes of one thing")
     part.add_argument("--seed", type=int, required=True)
     part.add_argument("--out", type=Path, required=True, help="folder of the runs")
@@ -234,6 +295,8 @@ def main() -> None:
     elif chosen.part == "work":
         words = chosen.model, chosen.seed, chosen.out, chosen.cache, chosen.tiny, chosen.device, chosen.until
         work(*words)
+    elif chosen.part == "take":
+        take(chosen.folder, chosen.results)
     elif chosen.part == "one":
         chosen.out.mkdir(parents=True, exist_ok=True)
         one(chosen.seed, chosen.out)

@@ -399,11 +399,8 @@ def logistic(x: torch.Tensor, target: torch.Tensor, y: torch.Tensor, true: torch
     def loss() -> torch.Tensor:
         solver.zero_grad()
         logits = x @ weight[:-1] + weight[-1]
-        if binary:
-            fit = F.binary_cross_entropy_with_logits(logits, target.float())
-        else:
-            fit = F.cross_entropy(logits, target)
-        total = fit + decay * (weight[:-1] ** 2).sum()
+        wrong = F.binary_cross_entropy_with_logits if binary else F.cross_entropy
+        total = wrong(logits, target.float() if binary else target) + decay * (weight[:-1] ** 2).sum()
         total.backward()
         return total
 
