@@ -90,7 +90,7 @@ def peers() -> str:
     wanted = {
         ("text-speed", "gpt124m_train.ratio_nanogpt"): ("GPT of 124 M, training step, over nanoGPT compiled", "≥ 1.05"),
         ("text-speed", "decode_b1.ratio_hf"): (
-            "the same GPT, decoding one sequence, over Hugging Face (one process)",
+            "the same GPT, decoding one sequence, over Hugging Face",
             "≥ 10",
         ),
         ("text", "multi30k_en_de.test2016.bleu_tok"): ("Multi30k, English to German, BLEU", "≥ 41.02"),

@@ -81,3 +81,15 @@ def test_every_step_is_a_script_whose_results_are_kept():
         assert step.words.startswith("-m pytest") or (BENCHMARKS / step.words.split()[0]).exists()
         assert 0 < step.least < step.most < 600
     assert Path(gpu.DATA).name == ".gpu-data"
+
+
+def test_warming_runs_all_steps_and_records_only_the_tests(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu, "LANES", (("a",), ("b",)))
+    steps = {name: Step(f"fine.py {name}", name, 0, 30) for name in ("a", "b", "tests")}
+    shown, states = run(steps, "30", "--warm", "20")
+    assert states == dict.fromkeys(steps, "done")
+    calls = {name: (tmp_path / "out" / f"{name}.json.calls").read_text().split() for name in steps}
+    assert calls == {name: [name] for name in steps}  # the tests are not run again, the steps not recorded twice
+    cold = {path.name for path in (tmp_path / "out" / "warm").glob("*.json.calls")}
+    assert cold == {"a.json.calls", "b.json.calls"}
+    assert "warm after" in shown

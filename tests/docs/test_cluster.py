@@ -27,5 +27,5 @@ def test_the_job_file_on_the_page_is_the_one_that_is_printed(tmp_path, here, cap
     (shown,) = re.findall(r"^```\n(#!/bin/bash\n.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     (block,) = re.findall(r"^(sciformer submit .*?--kind slurm --model.depth 4)$", TEXT, re.MULTILINE | re.DOTALL)
     assert main(shlex.split(block.replace("\\\n", ""))[1:]) == 0
-    printed = capsys.readouterr().out.replace(str(tmp_path), "/home/me/work").replace(__version__, "VERSION")
+    printed = capsys.readouterr().out.replace(str(tmp_path), "/home/ada/ising").replace(__version__, "VERSION")
     assert printed == shown
