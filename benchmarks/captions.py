@@ -2,13 +2,14 @@
 
     COMMIT=1a2b3c4 python benchmarks/captions.py run --seconds 520 --copy OUT    three seeds of all models on one GPU
     python benchmarks/captions.py take OUT                                       rows of OUT into benchmarks/results
-    python benchmarks/captions.py one --seed 0 --out FOLDER                      scenes of one thing, on one CPU core
-    python benchmarks/captions.py collect FOLDER                                 rows of these
+    python benchmarks/captions.py look OUT                                       pointing of the kept weights, on a CPU
+    python benchmarks/captions.py draw OUT                                       docs/pictures/images-captions.png
 
 `run` simulates the scenes once and trains `images/coca`, `images/show-attend-tell` and `images/caption-transformer` as
 they are shipped, and CoCa's image encoder on labels alone, each in a process, side by side. A training that is not
 complete at --train-share of the time is stopped, and its best weights so far are evaluated. Results of all processes
-are in OUT/captions.json, written again every few seconds; the runs of the first seed in OUT/MODEL.tar.
+are in OUT/captions.json, written again every few seconds; the runs of the first seed in OUT/MODEL.tar. `look` measures
+where the attention of these is at a colour word and one word before it; `draw` shows it for a scene.
 """
 
 from __future__ import annotations
@@ -16,33 +17,44 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
+from matplotlib.figure import Figure
 
-from captions_tasks import KEEP_SEED, MODELS, pieces_of, simulate, work
-from measure import RESULTS, Row, commit, hardware, record, spread, versions
-from sciformer.data.source import pieces
-from sciformer.recipe import Recipe
-from sciformer.run import train
+from captions_tasks import (
+    KEEP_SEED,
+    MODELS,
+    SIZES_OF_PARTS,
+    Found,
+    pieces_of,
+    pointing,
+    scenes_of,
+    simulate,
+    unpack,
+    work,
+)
+from measure import RESULTS, ROOT, Row, commit, hardware, record, versions
+from sciformer.domains.images.simulate.scenes import Scenes
+from sciformer.inspection.alignment import align
+from sciformer.inspection.attention import excess_over, relative_to_uniform
 
-NAME = "images/caption-transformer"
-CHANGES: dict[str, Any] = {"data.things": [1, 1], "data.number": 20_000, "data.valid": 200, "data.test": 500}
-CHANGES |= {"model.dim": 64, "model.depth": 2, "train.steps": 1200, "train.batch": 64, "train.learning_rate": 2e-3}
-CHANGES |= {"train.warmup": 20, "train.evaluate_every": 600, "train.device": "cpu"}
 SHOWN_SECONDS = 40.0  # between two tables of progress
 RESERVE_SECONDS = 6.0  # at the end of a call, to copy the results
+PICTURE = ROOT / "docs" / "pictures" / "images-captions.png"
+NAMES = {"coca": "CoCa", "transformer": "Transformer", "show_attend_tell": "Show, Attend\nand Tell"}
+DRAWN_SEED, DRAWN_WORDS = 5, 9  # of the drawn scene
 
 
 # All models on one GPU
@@ -171,9 +183,11 @@ def shortly(one: dict[str, Any]) -> str:
 # Rows
 
 BARS = {"captions.coca.exact": 0.95, "captions.show_attend_tell.exact": 0.85}
-COMMAND = "python benchmarks/captions.py run --copy OUT"
-ABOUT = ("steps", "best_step", "batch", "learning_rate", "scenes", "parameters", "train_s")
-ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], float], str]] = {
+RUN = "python benchmarks/captions.py run --copy OUT"
+LOOK = "python benchmarks/captions.py look OUT"
+ABOUT = ("asked_steps", "batch", "learning_rate", "scenes", "parameters")
+ABOUT_SEEDS = ("steps", "best_step", "complete", "train_s")
+ROWS: dict[str, tuple[str, Callable[[Found], float], str]] = {
     "exact": ("captions", lambda found: found["exact"], "share of captions"),
     "exact_unseen": ("captions_unseen", lambda found: found["exact"], "share of captions"),
     "attributes": (
@@ -184,39 +198,48 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], float], str]] = {
     "pointing": ("pointing", lambda found: found["share"], "share of the attention inside the boxes"),
     "recall1": ("retrieval", lambda found: found["recall1"], "recall@1 among 1,000 captions"),
     "zero_shot": ("zero_shot", lambda found: (found["shape"] + found["colour"]) / 2, "accuracy of shape and colour"),
+    "zero_shot_unseen": (
+        "zero_shot_unseen",
+        lambda found: (found["shape"] + found["colour"]) / 2,
+        "accuracy of shape and colour",
+    ),
     "probe": ("probe", lambda found: found["mean"], "mean accuracy of four linear probes"),
 }
+BEFORE = ("pointing", lambda found: found["before"], "share of the attention inside the boxes, a word earlier")
 LEFT_OUT = ("written", "captions", "every_head", "seconds", "frequent")
+BEST = re.compile(r"^step ([\d,]+): validation.*\(best so far\)$", re.MULTILINE)
 
 
 def take(folder: Path, out: Path) -> None:
     """Write the rows of the results in a folder."""
-    found = json.loads((folder / "captions.json").read_text())
-    rows = []
-    for model in MODELS:
-        for name, (part, value, unit) in ROWS.items():
-            runs = [one for one in found if one["model"] == model and part in one]
-            if not runs:
-                continue
-            values = [value(one[part]) for one in runs]
-            row: Row = {
-                "id": f"captions.{model}.{name}",
-                "value": round(statistics.mean(values), 4),
-                "better": "higher",
-            }
-            row |= {"unit": unit, "spread": [round(x, 4) for x in spread(values)], "seeds": len(runs)}
-            row |= {"values": [round(x, 4) for x in values], "command": COMMAND}
-            row |= {key: runs[0]["origin"][key] for key in ("hardware", "versions", "commit")}
-            row |= {"bar": BARS[row["id"]]} if row["id"] in BARS else {}
-            row |= {key: runs[0][key] for key in ABOUT} | {"complete": [one["complete"] for one in runs]}
-            rows.append(row | {"more": averages([one[part] for one in runs])})
-            print(f"{row['id']:36} {row['value']:.4f} {row['spread']} {row.get('bar', '')}")
-    record(out, rows)
+    found, best = json.loads((folder / "captions.json").read_text()), best_steps(folder / "captions-log.txt")
+    runs = [one | {"best_step": best[f"{one['model']}-{one['seed']}"]} for one in found]
+    rows = [make_row(model, name, runs, ROWS[name], RUN) for model in MODELS for name in ROWS]
+    record(out, [row for row in rows if row])
 
 
-def averages(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def make_row(
+    model: str, name: str, found: list[Found], what: tuple[str, Callable[[Found], float], str], command: str
+) -> Row:
+    """Row of a figure of a model over its seeds; empty if no run has the part."""
+    part, value, unit = what
+    runs = [one for one in found if one["model"] == model and part in one]
+    if not runs:
+        return {}
+    values = [value(one[part]) for one in runs]
+    row: Row = {"id": f"captions.{model}.{name}", "value": round(statistics.mean(values), 4), "better": "higher"}
+    row |= {"unit": unit, "spread": round(statistics.stdev(values), 4) if len(values) > 1 else None}
+    row |= {"seeds": len(runs), "values": [round(x, 4) for x in values], "command": command}
+    row |= {key: runs[0]["origin"][key] for key in ("hardware", "versions", "commit")}
+    row |= {"bar": BARS[row["id"]]} if row["id"] in BARS else {}
+    row |= {key: runs[0][key] for key in ABOUT} | {key: [one[key] for one in runs] for key in ABOUT_SEEDS}
+    print(f"{row['id']:36} {row['value']:.4f} {row['values']} {row.get('bar', '')}")
+    return row | {"more": averages([one[part] for one in runs])}
+
+
+def averages(runs: list[Found]) -> Found:
     """Mean over seeds of all numbers of a part."""
-    found: dict[str, Any] = {}
+    found: Found = {}
     for name, first in runs[0].items():
         values = [one[name] for one in runs]
         if name in LEFT_OUT:
@@ -226,38 +249,54 @@ def averages(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Scenes of one thing, on the CPU
+def best_steps(log: Path) -> dict[str, int]:
+    """Step of the kept weights of each process, by the lines of its training."""
+    parts = re.split(r"^== (\S+)$", log.read_text(), flags=re.MULTILINE)[1:]
+    steps = {name: BEST.findall(text) for name, text in zip(parts[::2], parts[1::2])}
+    return {name: int(found[-1].replace(",", "")) for name, found in steps.items() if found}
 
 
-def one(seed: int, out: Path) -> None:
-    """Train and evaluate one seed; write its scores."""
+# Attention of the kept runs
+
+
+def look(folder: Path, out: Path) -> None:
+    """Write rows of the attention one word before each colour, for the kept runs of a folder."""
     torch.set_num_threads(1)
-    began = time.process_time()
-    run = train(Recipe.load(NAME, CHANGES | {"train.seed": seed}), out / str(seed), report=False)
-    seconds = time.process_time() - began
-    captions = Counter(
-        str(caption) for table in pieces(run.data().dataset("train").source) for caption in np.asarray(table["caption"])
-    )
-    found: dict[str, Any] = {part: run.evaluate(part).scores["exact_match"] for part in ("test", "unseen")}
-    found |= {"cpu_s": seconds, "chance": captions.most_common(1)[0][1] / captions.total(), "captions": len(captions)}
-    (out / f"{seed}.json").write_text(json.dumps(found))
-    print(json.dumps(found))
-
-
-def collect(folder: Path, out: Path) -> None:
-    """Write the rows of all seeds in a folder."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    rows: list[Row] = []
-    for part, name in (("test", "exact"), ("unseen", "exact_unseen")):
-        values = [seed[part] for seed in found]
-        row: Row = {"id": f"captions.transformer.one.{name}", "value": round(statistics.mean(values), 4)}
-        row |= {"better": "higher", "unit": "share of captions", "spread": [round(x, 4) for x in spread(values)]}
-        row |= {"seeds": len(found), "command": "python benchmarks/captions.py one --seed SEED --out FOLDER"}
-        row |= {"hardware": hardware("cpu"), "versions": versions(), "commit": commit()}
-        row |= {"cpu_s": round(statistics.mean(seed["cpu_s"] for seed in found)), "scenes": 500}
-        rows.append(row | {"chance": round(found[0]["chance"], 4), "captions": found[0]["captions"]})
-        print(row["id"], row["value"], row["spread"])
+    best, rows = best_steps(folder / "captions-log.txt"), []
+    found = {
+        one["model"]: one for one in json.loads((folder / "captions.json").read_text()) if one["seed"] == KEEP_SEED
+    }
+    with TemporaryDirectory() as cache:
+        table = dict(scenes_of(cache, False).make(SIZES_OF_PARTS["looked"], part="test"))
+        for model in MODELS:
+            if (folder / f"{model}.tar").exists():
+                seen = pointing(unpack(folder / f"{model}.tar", Path(cache, model)), table)
+                one = found[model] | {"best_step": best[f"{model}-{KEEP_SEED}"], "pointing": seen}
+                one["origin"] = {"hardware": hardware("cpu"), "versions": versions(), "commit": commit()}
+                rows.append(make_row(model, "pointing_before", [one], BEFORE, LOOK))
     record(out, rows)
+
+
+def draw(folder: Path, picture: Path) -> None:
+    """Draw a scene with the attention of its written words, for the kept captioners of a folder."""
+    torch.set_num_threads(1)
+    figure = Figure(figsize=(DRAWN_WORDS + 1, 1.35 * len(NAMES)), layout="constrained")
+    lines = figure.subplots(len(NAMES), DRAWN_WORDS + 1, squeeze=False)
+    with TemporaryDirectory() as cache:
+        scene = dict(Scenes(seed=DRAWN_SEED, things=(2, 2)).make(1))
+        for axes, (model, name) in zip(lines, NAMES.items()):
+            found = align(unpack(folder / f"{model}.tar", Path(cache, model)), {"image": scene["image"]})
+            assert found.sample is not None
+            assert found.draw is not None
+            found.draw(found.sample, None, axes[0])
+            axes[0].set_title("")
+            axes[0].set_ylabel(name, fontsize=7)
+            for word, weights, one in zip(found.target[:DRAWN_WORDS], found.mean.float().numpy(), axes[1:]):
+                excess, most = excess_over(relative_to_uniform(weights))
+                found.draw(found.sample, excess, one)
+                one.set_title(f"{word}\n{most:.1f} ×", fontsize=7)
+    figure.savefig(picture, dpi=90)
+    print(f"{picture}: {picture.stat().st_size:,} bytes")
 
 
 def main() -> None:
@@ -282,13 +321,11 @@ def main() -> None:
     part.add_argument("--device", default="cuda")
     part.add_argument("--until", type=float, default=1e12)
     part.add_argument("--tiny", action="store_true")
-    part = parts.add_parser("take", help="write rows into benchmarks/results")
-    part.add_argument("folder", type=Path)
-    part = parts.add_parser("one", help="train and evaluate a seed on scenes of one thing")
-    part.add_argument("--seed", type=int, required=True)
-    part.add_argument("--out", type=Path, required=True, help="folder of the runs")
-    part = parts.add_parser("collect", help="write the rows of the seeds in a folder")
-    part.add_argument("folder", type=Path)
+    for name, words in (("take", "write rows"), ("look", "measure the pointing of kept weights"), ("draw", "draw it")):
+        part = parts.add_parser(name, help=words)
+        part.add_argument("folder", type=Path)
+        if name == "draw":
+            part.add_argument("--out", type=Path, default=PICTURE)
     chosen = parser.parse_args()
     if chosen.part == "run":
         Call(chosen)()
@@ -297,11 +334,10 @@ def main() -> None:
         work(*words)
     elif chosen.part == "take":
         take(chosen.folder, chosen.results)
-    elif chosen.part == "one":
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        one(chosen.seed, chosen.out)
-    elif chosen.part == "collect":
-        collect(chosen.folder, chosen.results)
+    elif chosen.part == "look":
+        look(chosen.folder, chosen.results)
+    elif chosen.part == "draw":
+        draw(chosen.folder, chosen.out)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,6 @@ def fit(model: str, seed: int, out: Path, cache: str, tiny: bool, device: str, u
     }
     about |= {
         "asked_steps": recipe.train.steps,
-        "best_step": run.about.get("step"),
         "parameters": run.about["parameters"],
     }
     about |= {"batch": recipe.train.batch, "train_s": round(time.time() - began, 1), "device": str(run.device)}
@@ -175,6 +174,13 @@ def pack(run: Run, file: Path) -> None:
             if path.is_file() and "checkpoints" not in inside.parts and "tensorboard" not in inside.parts:
                 packed.add(path, str(inside))
     file.with_suffix(".partial").replace(file)
+
+
+def unpack(file: Path, folder: Path) -> Run:
+    """Open a packed run."""
+    with tarfile.open(file) as packed:
+        packed.extractall(folder, filter="data")
+    return Run(folder)
 
 
 # Captions
@@ -241,11 +247,13 @@ def pointing(run: Run, table: Any, batch: int = 100) -> Found:
 
     Each word of the true caption attends from the step that writes it. Weights of a patch count by the share of its
     area inside the boxes, so uniform attention gives the area of the boxes. `heads` are all blocks and heads; the best
-    head is chosen on the first half of the scenes, and its share is that of the second half.
+    head is chosen on the first half of the scenes, and its share is that of the second half. `before` is the share at
+    the word before each colour: the size, the article or the number.
     """
     tokens, model = run.assembly.tokens, run.model
     model.eval()
     shares: list[Array] = []
+    before: list[float] = []  # of the word before each colour
     areas: list[float] = []
     kinds: list[str] = []
     scene: list[int] = []
@@ -271,12 +279,20 @@ def pointing(run: Run, table: Any, batch: int = 100) -> Found:
             for place, word, kind in attribute_words(str(some["caption"][row])):
                 inside = box_cover([box for one, box in things if one == kind], *grid(run))
                 shares.append(weights[row, :, place] @ inside)
+                if word == "colour":
+                    before.append(float((weights[row, :, place - 1] @ inside).mean()))
                 areas.append(float(inside.mean()))
                 kinds.append(word)
                 scene.append(first + row)
     share, area, early = np.array(shares), np.array(areas), np.array(scene) < count // 2
     best = int(share[early].mean(0).argmax())
-    found: Found = {"share": float(share.mean()), "area": float(area.mean()), "words": len(area), "heads": len(names)}
+    found: Found = {
+        "share": float(share.mean()),
+        "before": float(np.mean(before)),
+        "area": float(area.mean()),
+        "words": len(area),
+        "heads": len(names),
+    }
     found |= {
         "best_head": names[best],
         "best": float(share[~early, best].mean()),
