@@ -54,7 +54,7 @@ SHOWN_SECONDS = 40.0  # between two tables of progress
 RESERVE_SECONDS = 6.0  # at the end of a call, to copy the results
 PICTURE = ROOT / "docs" / "pictures" / "images-captions.png"
 NAMES = {"coca": "CoCa", "transformer": "Transformer", "show_attend_tell": "Show, Attend\nand Tell"}
-DRAWN_SEED, DRAWN_WORDS = 5, 9  # of the drawn scene
+DRAWN_SEED, DRAWN_WORDS = 3, 9  # of the drawn scene
 
 
 # All models on one GPU
