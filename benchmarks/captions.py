@@ -330,8 +330,8 @@ def main() -> None:
     if chosen.part == "run":
         Call(chosen)()
     elif chosen.part == "work":
-        words = chosen.model, chosen.seed, chosen.out, chosen.cache, chosen.tiny, chosen.device, chosen.until
-        work(*words)
+        where = chosen.out, chosen.cache, chosen.tiny, chosen.device, chosen.until
+        work(chosen.model, chosen.seed, *where)
     elif chosen.part == "take":
         take(chosen.folder, chosen.results)
     elif chosen.part == "look":

@@ -11,6 +11,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +221,7 @@ def things_with(value: Callable[[Kind], Any]) -> Callable[[Caption | None], Coun
     return values
 
 
-ATTRIBUTES = {name: things_with(lambda kind, name=name: getattr(kind, name)) for name in ("colour", "shape", "size")}
+ATTRIBUTES = {name: things_with(attrgetter(name)) for name in ("colour", "shape", "size")}
 ATTRIBUTES["thing"] = things_with(lambda kind: kind)
 
 
@@ -250,7 +252,8 @@ def pointing(run: Run, table: Any, batch: int = 100) -> Found:
     head is chosen on the first half of the scenes, and its share is that of the second half. `before` is the share at
     the word before each colour: the size, the article or the number.
     """
-    tokens, model = run.assembly.tokens, run.model
+    tokens = run.assembly.tokens
+    model: Any = run.model
     model.eval()
     shares: list[Array] = []
     before: list[float] = []  # of the word before each colour
@@ -371,15 +374,19 @@ def probe(run: Run, train: Any, test: Any) -> Found:
     stream = SOURCE if SOURCE in run.assembly.tokens else ""
     x, y = (embed(run, {"image": t["image"]}, "mean", stream=stream, batch=256).vectors for t in (train, test))
     low, wide = x.mean(0), x.std(0) + 1e-6
-    sides = [torch.as_tensor((side - low) / wide, device=run.device) for side in (x, y)]
+    own, other = (torch.as_tensor((side - low) / wide, device=run.device) for side in (x, y))
     classes = {name: index for index, name in enumerate(np.unique(heads(train)))}
+
+    def numbers(table: Any) -> Array:
+        return np.array([classes.get(name, -1) for name in heads(table)])
+
     asked: dict[str, tuple[Array, Array]] = {
-        "head": tuple(np.array([classes.get(name, -1) for name in heads(t)]) for t in (train, test)),  # type: ignore[dict-item]
-        "count": tuple(np.asarray(t["count"]).astype(np.int64) - 1 for t in (train, test)),
+        "head": (numbers(train), numbers(test)),
+        "count": (np.asarray(train["count"]).astype(np.int64) - 1, np.asarray(test["count"]).astype(np.int64) - 1),
         "shapes": (presence(train, "shape", SHAPES), presence(test, "shape", SHAPES)),
         "colours": (presence(train, "colour", tuple(COLOURS)), presence(test, "colour", tuple(COLOURS))),
     }
-    found: Found = {name: linear(*sides, *both) for name, both in asked.items()}
+    found: Found = {name: linear(own, other, *both) for name, both in asked.items()}
     found["mean"] = float(np.mean([found[name] for name in asked]))
     common = {name: both[1] for name, both in asked.items()}
     found["frequent"] = {
@@ -446,24 +453,24 @@ def work(model: str, seed: int, out: Path, cache: str, tiny: bool, device: str, 
         except Exception as error:  # the other parts are worth having
             found.setdefault("errors", {})[name] = repr(error)
             print(f"{name} failed: {error!r}", flush=True)
-        partial = file.with_suffix(".partial")
-        partial.write_text(json.dumps(found))
-        partial.replace(file)
+        written = file.with_suffix(".partial")
+        written.write_text(json.dumps(found))
+        written.replace(file)
 
     add("origin", origin_of(device))
-    tables = {part: dict(scenes.make(sizes["scenes"], part=part)) for part in PARTS.values()}
+    tables: Found = {part: dict(scenes.make(sizes["scenes"], part=part)) for part in PARTS.values()}
     if model != "labels":
         if seed == KEEP_SEED:
             pack(run, out / f"{model}.tar")
         for suffix, part in PARTS.items():
-            add(f"captions{suffix}", lambda part=part: captions(run, tables[part]))
+            add(f"captions{suffix}", partial(captions, run, tables[part]))
         some = {name: column[: sizes["looked"]] for name, column in tables["test"].items()}
         add("pointing", lambda: pointing(run, some))
     if model == "coca":
         more = dict(scenes.make(2 * sizes["scenes"], part="test"))
         add("retrieval", lambda: retrieval(run, more, sizes["retrieval"]))
         for suffix, part in PARTS.items():
-            add(f"zero_shot{suffix}", lambda part=part: zero_shot_scores(run, tables[part]))
+            add(f"zero_shot{suffix}", partial(zero_shot_scores, run, tables[part]))
     if model in ("coca", "labels"):
         seen = dict(scenes.make(sizes["probe"], part="file"))
         add("probe", lambda: probe(run, seen, tables["test"]))
