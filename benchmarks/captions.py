@@ -1,79 +1,343 @@
-"""Captions of simulated scenes with one thing: the share of exact captions, on one CPU core.
+"""Captions of simulated scenes: exact captions, attributes, pointing, retrieval, zero-shot classes, linear probes.
 
-    python benchmarks/captions.py --seed 0 --out /tmp/captions
-    python benchmarks/captions.py --collect /tmp/captions
+    COMMIT=1a2b3c4 python benchmarks/captions.py run --seconds 520 --copy OUT    three seeds of all models on one GPU
+    python benchmarks/captions.py take OUT                                       rows of OUT into benchmarks/results
+    python benchmarks/captions.py look OUT                                       pointing of the kept weights, on a CPU
+    python benchmarks/captions.py draw OUT                                       docs/pictures/images-captions.png
 
-Each seed is a training of `images/caption-transformer` with a narrower model on pictures of one thing, and a JSON file
-in the folder. `--collect` writes the rows. Chance is the share of the most frequent caption of the training part.
+`run` simulates the scenes once and trains `images/coca`, `images/show-attend-tell` and `images/caption-transformer` as
+they are shipped, and CoCa's image encoder on labels alone, each in a process, side by side. A training that is not
+complete at --train-share of the time is stopped, and its best weights so far are evaluated. Results of all processes
+are in OUT/captions.json, written again every few seconds; the runs of the first seed in OUT/MODEL.tar. `look` measures
+where the attention of these is at a colour word and one word before it; `draw` shows it for a scene.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
+import shutil
+import signal
 import statistics
+import subprocess
+import sys
 import time
-from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
+from matplotlib.figure import Figure
 
-from measure import RESULTS, Row, commit, hardware, record, spread, versions
-from sciformer.data.source import pieces
-from sciformer.recipe import Recipe
-from sciformer.run import train
+from captions_tasks import (
+    KEEP_SEED,
+    MODELS,
+    SIZES_OF_PARTS,
+    Found,
+    pieces_of,
+    pointing,
+    scenes_of,
+    simulate,
+    unpack,
+    work,
+)
+from measure import RESULTS, ROOT, Row, commit, hardware, record, versions
+from sciformer.domains.images.simulate.scenes import Scenes
+from sciformer.inspection.alignment import align
+from sciformer.inspection.attention import excess_over, relative_to_uniform
 
-NAME = "images/caption-transformer"
-CHANGES: dict[str, Any] = {"data.things": [1, 1], "data.number": 20_000, "data.valid": 200, "data.test": 500}
-CHANGES |= {"model.dim": 64, "model.depth": 2, "train.steps": 1200, "train.batch": 64, "train.learning_rate": 2e-3}
-CHANGES |= {"train.warmup": 20, "train.evaluate_every": 600, "train.device": "cpu"}
+SHOWN_SECONDS = 40.0  # between two tables of progress
+RESERVE_SECONDS = 6.0  # at the end of a call, to copy the results
+PICTURE = ROOT / "docs" / "pictures" / "images-captions.png"
+NAMES = {"coca": "CoCa", "transformer": "Transformer", "show_attend_tell": "Show, Attend\nand Tell"}
+DRAWN_SEED, DRAWN_WORDS = 3, 9  # of the drawn scene
 
 
-def one(seed: int, out: Path) -> None:
-    """Train and evaluate one seed; write its scores."""
+# All models on one GPU
+
+
+class Call:
+    """Trainings side by side, each in a process, until the time is over."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.began = options, time.time()
+        self.out, self.cache = options.out.resolve(), str((options.out / "scenes").resolve())
+        self.end = self.began + options.seconds - RESERVE_SECONDS
+        self.until = self.began + options.train_share * options.seconds
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __call__(self) -> None:
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        self.simulate()
+        names = [(model, seed) for seed in self.options.seeds for model in self.options.only]
+        for model, seed in names:
+            self.start(model, seed)
+        shown = time.time()
+        try:
+            while time.time() < self.end and any(process.poll() is None for process in self.running.values()):
+                time.sleep(1.0)
+                if time.time() - shown > SHOWN_SECONDS:
+                    shown = time.time()
+                    self.copy()
+                    self.show()
+        finally:
+            for process in self.running.values():
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            self.copy()
+        self.show()
+        self.complain()
+
+    def simulate(self) -> None:
+        """Simulate all pieces into the cache, side by side."""
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        tiny = self.options.tiny
+        with ProcessPoolExecutor(self.options.simulators, get_context("spawn")) as pool:
+            made = [pool.submit(simulate, self.cache, tiny, *piece) for piece in pieces_of(self.cache, tiny)]
+            total = sum(one.result() for one in made)
+        print(f"{self.clock()} {total:,} scenes simulated", flush=True)
+
+    def start(self, model: str, seed: int) -> None:
+        name, options = f"{model}-{seed}", self.options
+        folder = self.out / name
+        folder.mkdir()
+        words = [sys.executable, __file__, "work", model, str(seed), "--out", str(folder), "--cache", self.cache]
+        words += ["--device", options.device, "--until", str(self.until), *(["--tiny"] if options.tiny else [])]
+        threads = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "2", "PYTHONUNBUFFERED": "1"}
+        with (folder / "log.txt").open("wb") as log:
+            self.running[name] = subprocess.Popen(
+                words, stdout=log, stderr=log, env=os.environ | threads, start_new_session=True
+            )
+
+    def clock(self) -> str:
+        return f"[{time.time() - self.began:4.0f} s]"
+
+    def copy(self) -> None:
+        """Write the results so far, and copy them."""
+        found = results_in(self.out)
+        partial = self.out / "captions.partial"
+        partial.write_text(json.dumps(found, indent=1))
+        partial.replace(self.out / "captions.json")
+        if self.options.copy is None:
+            return
+        self.options.copy.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.out / "captions.json", self.options.copy)
+        for file in self.out.glob(f"*-{KEEP_SEED}/*.tar"):
+            shutil.copy(file, self.options.copy)
+        with (self.options.copy / "captions-log.txt").open("w") as whole:
+            for folder in sorted(path.parent for path in self.out.glob("*/log.txt")):
+                print(f"== {folder.name}\n{(folder / 'log.txt').read_text(errors='replace')[-60_000:]}", file=whole)
+
+    def show(self) -> None:
+        """Print a line for each process."""
+        print(self.clock(), flush=True)
+        for name, process in self.running.items():
+            folder, state = self.out / name, {None: "runs", 0: "done"}.get(process.poll(), "FAILED")
+            line = ""
+            if (folder / "found.json").exists():
+                one = json.loads((folder / "found.json").read_text())
+                line = f"{one['steps']}/{one['asked_steps']} steps in {one['train_s']:.0f} s; {shortly(one)}"
+            elif (folder / "log.txt").exists():
+                line = " ".join((folder / "log.txt").read_text(errors="replace").splitlines()[-1:])[:110]
+            print(f"  {name:20} {state:6} {line}", flush=True)
+
+    def complain(self) -> None:
+        """Print the end of the log of each process that failed."""
+        for name, process in self.running.items():
+            if process.poll() not in (0, -signal.SIGKILL):
+                print(f"== {name}\n{(self.out / name / 'log.txt').read_text(errors='replace')[-1500:]}", flush=True)
+
+
+def results_in(folder: Path) -> list[dict[str, Any]]:
+    """Results of all processes in a folder."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*/found.json"))]
+
+
+def shortly(one: dict[str, Any]) -> str:
+    """Most important figures of a run in a line."""
+    wanted = {
+        "exact": ("captions", "exact"),
+        "unseen": ("captions_unseen", "exact"),
+        "thing": ("captions", "thing"),
+        "relation": ("captions", "relation"),
+        "pointing": ("pointing", "share"),
+        "area": ("pointing", "area"),
+        "recall1": ("retrieval", "recall1"),
+        "shape0": ("zero_shot", "shape"),
+        "colour0": ("zero_shot", "colour"),
+        "probe": ("probe", "mean"),
+    }
+    found = {name: one.get(part, {}).get(key) for name, (part, key) in wanted.items()}
+    words = [f"{name} {value:.3f}" for name, value in found.items() if value is not None]
+    return ", ".join(words + [f"ERRORS {one['errors']}" for _ in one.get("errors", {})][:1])
+
+
+# Rows
+
+BARS = {"captions.coca.exact": 0.95, "captions.show_attend_tell.exact": 0.85}
+RUN = "python benchmarks/captions.py run --copy OUT"
+LOOK = "python benchmarks/captions.py look OUT"
+ABOUT = ("asked_steps", "batch", "learning_rate", "scenes", "parameters")
+ABOUT_SEEDS = ("steps", "best_step", "complete", "train_s")
+ROWS: dict[str, tuple[str, Callable[[Found], float], str]] = {
+    "exact": ("captions", lambda found: found["exact"], "share of captions"),
+    "exact_unseen": ("captions_unseen", lambda found: found["exact"], "share of captions"),
+    "attributes": (
+        "captions",
+        lambda found: statistics.mean(found[name] for name in ("colour", "shape", "size", "count")),
+        "share of right colours, shapes, sizes and counts",
+    ),
+    "pointing": ("pointing", lambda found: found["share"], "share of the attention inside the boxes"),
+    "recall1": ("retrieval", lambda found: found["recall1"], "recall@1 among 1,000 captions"),
+    "zero_shot": ("zero_shot", lambda found: (found["shape"] + found["colour"]) / 2, "accuracy of shape and colour"),
+    "zero_shot_unseen": (
+        "zero_shot_unseen",
+        lambda found: (found["shape"] + found["colour"]) / 2,
+        "accuracy of shape and colour",
+    ),
+    "probe": ("probe", lambda found: found["mean"], "mean accuracy of four linear probes"),
+}
+BEFORE = ("pointing", lambda found: found["before"], "share of the attention inside the boxes, a word earlier")
+LEFT_OUT = ("written", "captions", "every_head", "seconds", "frequent")
+BEST = re.compile(r"^step ([\d,]+): validation.*\(best so far\)$", re.MULTILINE)
+
+
+def take(folder: Path, out: Path) -> None:
+    """Write the rows of the results in a folder."""
+    found, best = json.loads((folder / "captions.json").read_text()), best_steps(folder / "captions-log.txt")
+    runs = [one | {"best_step": best[f"{one['model']}-{one['seed']}"]} for one in found]
+    rows = [make_row(model, name, runs, ROWS[name], RUN) for model in MODELS for name in ROWS]
+    record(out, [row for row in rows if row])
+
+
+def make_row(
+    model: str, name: str, found: list[Found], what: tuple[str, Callable[[Found], float], str], command: str
+) -> Row:
+    """Row of a figure of a model over its seeds; empty if no run has the part."""
+    part, value, unit = what
+    runs = [one for one in found if one["model"] == model and part in one]
+    if not runs:
+        return {}
+    values = [value(one[part]) for one in runs]
+    row: Row = {"id": f"captions.{model}.{name}", "value": round(statistics.mean(values), 4), "better": "higher"}
+    row |= {"unit": unit, "spread": round(statistics.stdev(values), 4) if len(values) > 1 else None}
+    row |= {"seeds": len(runs), "values": [round(x, 4) for x in values], "command": command}
+    row |= {key: runs[0]["origin"][key] for key in ("hardware", "versions", "commit")}
+    row |= {"bar": BARS[row["id"]]} if row["id"] in BARS else {}
+    row |= {key: runs[0][key] for key in ABOUT} | {key: [one[key] for one in runs] for key in ABOUT_SEEDS}
+    print(f"{row['id']:36} {row['value']:.4f} {row['values']} {row.get('bar', '')}")
+    return row | {"more": averages([one[part] for one in runs])}
+
+
+def averages(runs: list[Found]) -> Found:
+    """Mean over seeds of all numbers of a part."""
+    found: Found = {}
+    for name, first in runs[0].items():
+        values = [one[name] for one in runs]
+        if name in LEFT_OUT:
+            continue
+        numbers = all(isinstance(value, (int, float)) for value in values)
+        found[name] = round(statistics.mean(values), 4) if numbers else first
+    return found
+
+
+def best_steps(log: Path) -> dict[str, int]:
+    """Step of the kept weights of each process, by the lines of its training."""
+    parts = re.split(r"^== (\S+)$", log.read_text(), flags=re.MULTILINE)[1:]
+    steps = {name: BEST.findall(text) for name, text in zip(parts[::2], parts[1::2])}
+    return {name: int(found[-1].replace(",", "")) for name, found in steps.items() if found}
+
+
+# Attention of the kept runs
+
+
+def look(folder: Path, out: Path) -> None:
+    """Write rows of the attention one word before each colour, for the kept runs of a folder."""
     torch.set_num_threads(1)
-    began = time.process_time()
-    run = train(Recipe.load(NAME, CHANGES | {"train.seed": seed}), out / str(seed), report=False)
-    seconds = time.process_time() - began
-    captions = Counter(
-        str(caption) for table in pieces(run.data().dataset("train").source) for caption in np.asarray(table["caption"])
-    )
-    found: dict[str, Any] = {part: run.evaluate(part).scores["exact_match"] for part in ("test", "unseen")}
-    found |= {"cpu_s": seconds, "chance": captions.most_common(1)[0][1] / captions.total(), "captions": len(captions)}
-    (out / f"{seed}.json").write_text(json.dumps(found))
-    print(json.dumps(found))
-
-
-def collect(folder: Path, out: Path) -> None:
-    """Write the rows of all seeds in a folder."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    rows: list[Row] = []
-    for part, name in (("test", "exact"), ("unseen", "exact_unseen")):
-        values = [seed[part] for seed in found]
-        row: Row = {"id": f"captions.transformer.one.{name}", "value": round(statistics.mean(values), 4)}
-        row |= {"better": "higher", "unit": "share of captions", "spread": [round(x, 4) for x in spread(values)]}
-        row |= {"seeds": len(found), "command": "python benchmarks/captions.py --seed SEED --out FOLDER"}
-        row |= {"hardware": hardware("cpu"), "versions": versions(), "commit": commit()}
-        row |= {"cpu_s": round(statistics.mean(seed["cpu_s"] for seed in found)), "scenes": 500}
-        rows.append(row | {"chance": round(found[0]["chance"], 4), "captions": found[0]["captions"]})
-        print(row["id"], row["value"], row["spread"])
+    best, rows = best_steps(folder / "captions-log.txt"), []
+    found = {
+        one["model"]: one for one in json.loads((folder / "captions.json").read_text()) if one["seed"] == KEEP_SEED
+    }
+    with TemporaryDirectory() as cache:
+        table = dict(scenes_of(cache, False).make(SIZES_OF_PARTS["looked"], part="test"))
+        for model in MODELS:
+            if (folder / f"{model}.tar").exists():
+                seen = pointing(unpack(folder / f"{model}.tar", Path(cache, model)), table)
+                one = found[model] | {"best_step": best[f"{model}-{KEEP_SEED}"], "pointing": seen}
+                one["origin"] = {"hardware": hardware("cpu"), "versions": versions(), "commit": commit()}
+                rows.append(make_row(model, "pointing_before", [one], BEFORE, LOOK))
     record(out, rows)
 
 
+def draw(folder: Path, picture: Path) -> None:
+    """Draw a scene with the attention of its written words, for the kept captioners of a folder."""
+    torch.set_num_threads(1)
+    figure = Figure(figsize=(DRAWN_WORDS + 1, 1.35 * len(NAMES)), layout="constrained")
+    lines = figure.subplots(len(NAMES), DRAWN_WORDS + 1, squeeze=False)
+    with TemporaryDirectory() as cache:
+        scene = dict(Scenes(seed=DRAWN_SEED, things=(2, 2)).make(1))
+        for axes, (model, name) in zip(lines, NAMES.items()):
+            found = align(unpack(folder / f"{model}.tar", Path(cache, model)), {"image": scene["image"]})
+            assert found.sample is not None
+            assert found.draw is not None
+            found.draw(found.sample, None, axes[0])
+            axes[0].set_title("")
+            axes[0].set_ylabel(name, fontsize=7)
+            for word, weights, one in zip(found.target[:DRAWN_WORDS], found.mean.float().numpy(), axes[1:]):
+                excess, most = excess_over(relative_to_uniform(weights))
+                found.draw(found.sample, excess, one)
+                one.set_title(f"{word}\n{most:.1f} ×", fontsize=7)
+    figure.savefig(picture, dpi=90)
+    print(f"{picture}: {picture.stat().st_size:,} bytes")
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seed", type=int, help="train and evaluate this seed")
-    options.add_argument("--out", type=Path, help="folder of the runs")
-    options.add_argument("--collect", type=Path, help="write the rows of the seeds in this folder")
-    options.add_argument("--results", type=Path, default=RESULTS / "captions.json")
-    chosen = options.parse_args()
-    if chosen.seed is not None:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        one(chosen.seed, chosen.out)
-    if chosen.collect:
-        collect(chosen.collect, chosen.results)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS / "captions.json")
+    parts = parser.add_subparsers(dest="part", required=True)
+    part = parts.add_parser("run", help="train and evaluate all models side by side")
+    part.add_argument("--seconds", type=float, default=520)
+    part.add_argument("--train-share", type=float, default=0.8, help="share of the time after which trainings stop")
+    part.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[0, 1, 2])
+    part.add_argument("--only", type=lambda text: text.split(","), default=list(MODELS), help=f"of {', '.join(MODELS)}")
+    part.add_argument("--out", type=Path, default=Path("runs/captions"), help="folder of the runs; it is emptied")
+    part.add_argument("--copy", type=Path, help="folder for copies of the results, the log and some weights")
+    part.add_argument("--device", default="cuda")
+    part.add_argument("--simulators", type=int, default=11, help="processes that simulate scenes")
+    part.add_argument("--tiny", action="store_true", help="a few steps, to try the script")
+    part = parts.add_parser("work", help="one model (called by run)")
+    part.add_argument("model", choices=MODELS)
+    part.add_argument("seed", type=int)
+    part.add_argument("--out", type=Path, required=True)
+    part.add_argument("--cache", required=True)
+    part.add_argument("--device", default="cuda")
+    part.add_argument("--until", type=float, default=1e12)
+    part.add_argument("--tiny", action="store_true")
+    for name, words in (("take", "write rows"), ("look", "measure the pointing of kept weights"), ("draw", "draw it")):
+        part = parts.add_parser(name, help=words)
+        part.add_argument("folder", type=Path)
+        if name == "draw":
+            part.add_argument("--out", type=Path, default=PICTURE)
+    chosen = parser.parse_args()
+    if chosen.part == "run":
+        Call(chosen)()
+    elif chosen.part == "work":
+        where = chosen.out, chosen.cache, chosen.tiny, chosen.device, chosen.until
+        work(chosen.model, chosen.seed, *where)
+    elif chosen.part == "take":
+        take(chosen.folder, chosen.results)
+    elif chosen.part == "look":
+        look(chosen.folder, chosen.results)
+    elif chosen.part == "draw":
+        draw(chosen.folder, chosen.out)
 
 
 if __name__ == "__main__":

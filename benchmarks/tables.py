@@ -157,6 +157,7 @@ FILES = (
     "jets",
     "images",
     "images-insight",
+    "captions",
     "lightcurves",
 )
 
@@ -247,6 +248,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "galaxies": tables_images.galaxies,
     "lenses": tables_images.lenses,
     "insight": tables_images.insight,
+    "captions": tables_images.captions,
+    "contrast": tables_images.contrast,
+    "probes": tables_images.probes,
     "calibration": calibration,
     "cluster": cluster,
     "emoji": tables_images.emoji,

@@ -118,6 +118,68 @@ def emoji() -> str:
     return markdown(["", "pictures", "chance", *sides.values()], lines)
 
 
+CAPTIONERS = {"coca": "CoCa", "transformer": "Transformer", "show_attend_tell": "Show, Attend and Tell"}
+
+
+def captions() -> str:
+    """Table of captions of scenes, with a column for each model."""
+    found = rows("captions")
+
+    def line(words: str, name: str) -> list[str]:
+        return [words, *(percent(found.get(f"captions.{model}.{name}"), 1) for model in CAPTIONERS)]
+
+    def more(words: str, key: str) -> list[str]:
+        exact = [found.get(f"captions.{model}.exact") for model in CAPTIONERS]
+        return [words, *(f"{100 * row['more'][key]:.1f} %" if row else UNKNOWN for row in exact)]
+
+    known = [found.get(f"captions.{model}.exact") for model in CAPTIONERS]
+    steps = [f"{min(row['best_step']):,} of {row['asked_steps']:,}" if row else "" for row in known]
+    lines = [
+        line("exact captions", "exact"),
+        more("of one thing", "exact_1"),
+        more("of four things", "exact_4"),
+        line("exact captions, combinations never trained on", "exact_unseen"),
+        line("right colours, shapes, sizes and counts", "attributes"),
+        line("attention inside the box, at the words of colour and shape", "pointing"),
+        line("the same, one word before the colour (one seed)", "pointing_before"),
+        ["parameters", *(size(row) for row in known)],
+        ["steps of the evaluated weights", *steps],
+    ]
+    return markdown(["", *CAPTIONERS.values()], lines)
+
+
+def contrast() -> str:
+    """Table of CoCa's contrast."""
+    found = rows("captions")
+    wanted = {
+        "recall1": "recall@1 of 1,000 captions",
+        "zero_shot": "zero-shot shape and colour",
+        "zero_shot_unseen": "the same, combinations never trained on",
+    }
+    lines = [[words, percent(found.get(f"captions.coca.{name}"), 1)] for name, words in wanted.items()]
+    return markdown(["", "CoCa"], lines)
+
+
+PROBES = {
+    "head": "colour and shape of the first thing (the label)",
+    "count": "number of things",
+    "shapes": "presence of each shape",
+    "colours": "presence of each colour",
+}
+
+
+def probes() -> str:
+    """Table of linear probes of CoCa's encoder and of the encoder that was trained on labels."""
+    found = rows("captions")
+    pair = [found.get(f"captions.{model}.probe") for model in ("coca", "labels")]
+    lines = [["mean of the four", *(percent(row, 1) for row in pair)]]
+    lines += [
+        [words, *(f"{100 * row['more'][key]:.1f} %" if row else UNKNOWN for row in pair)]
+        for key, words in PROBES.items()
+    ]
+    return markdown(["linear probe", "encoder of CoCa", "trained on labels alone"], lines)
+
+
 SPEEDS = {
     "vit_b16_train.ratio_timm": ("training step of 256 images, over timm compiled", "≥ 1.05"),
     "vit_b16_host.ratio_timm": ("the same, batches on the host", ""),

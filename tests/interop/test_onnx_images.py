@@ -15,6 +15,7 @@ from tests.errors import refuses
 from tests.interop.shaken import graph_run
 
 RESIDUAL = {"kind": "encoder", "trunk": "resnet2d", "stages": [1, 1], "dim": 4}
+TRANSFORMER = {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2}
 AUTOENCODER = {"kind": "masked_autoencoder", "dim": 8, "depth": 1, "heads": 2, "pool": "class_token"}
 AUTOENCODER |= {"decoder_dim": 4, "decoder_depth": 1, "decoder_heads": 1}
 PICTURES = np.random.default_rng(1).normal(3, 2, (20, 8, 12, 2)).astype(np.float32)
@@ -51,6 +52,20 @@ def test_a_residual_network_takes_whole_images(tmp_path):
     run.assembly.tokens["tokens"].state["varies"] = True
     with refuses("ONNX"):
         inputs.grid_shape(run)
+
+
+def test_a_residual_stem_takes_whole_images(tmp_path):
+    run = made(tmp_path, TRANSFORMER, {"kind": "classify"}, embed="residual")
+    (note,) = export_model(run, tmp_path / "out", "onnx")
+    assert note.startswith("checked in onnxruntime")
+    about = json.loads((tmp_path / "out" / "preprocessing.json").read_text())
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    at = np.stack(np.meshgrid(np.arange(2), np.arange(3), indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
+    for count in (1, 3, 17):
+        feed = {"patch": cut(PICTURES[:count], about), "at": np.tile(at, (count, 1, 1))}
+        names = {one.name for one in session.get_inputs()}
+        (found,) = session.run(["probabilities"], {name: value for name, value in feed.items() if name in names})
+        np.testing.assert_allclose(found, run.predict({"image": PICTURES[:count]})["probabilities"], atol=1e-5)
 
 
 def test_the_encoder_of_a_masked_autoencoder(tmp_path):

@@ -6,13 +6,16 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import StreamView
+from sciformer.data.columns import Samples
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
+from sciformer.domains.images.simulate.scenes import Scenes
 from sciformer.evaluation.embed import embed
 from sciformer.evaluation.zero_shot import zero_shot
 from sciformer.inspection.attention import attention_maps
 from sciformer.nn import Watch
 from sciformer.recipe import Recipe
+from sciformer.run import train
 from tests.errors import refuses
 from tests.objectives.examples import shaken
 from tests.objectives.test_contrast import SHAPES, captions, pairs, views
@@ -112,6 +115,24 @@ def test_several_prompts_of_a_class_are_averaged(run):
     other = zero_shot(run, {"image": table["image"]}, {"disc": ["a disc", "a ring"], "star": ["a star"]})
     np.testing.assert_allclose(one.probabilities, same.probabilities, atol=1e-6)
     assert np.abs(one.probabilities - other.probabilities).max() > 1e-3
+
+
+def test_zero_shot_of_simulated_scenes(tmp_path):
+    tiny = {"model.dim": 16, "model.heads": 2, "model.source.depth": 1, "model.target.depth": 1, "train.steps": 2}
+    tiny |= {"model.multimodal_depth": 1, "model.caption_queries": 4, "train.batch": 8, "train.evaluate_every": 2}
+    tiny |= {"data.number": 24, "data.valid": 8, "data.test": 8, "data.cache": "", "data.things": [1, 1]}
+    run = train(Recipe.load("images/coca", {**tiny, "train.device": "cpu"}), tmp_path / "run", show=False, report=False)
+    table = Scenes(things=(1, 1), seed=3).make(5)
+    prompts = {"disc": ["a red disc", "a blue disc"], "star": ["a red star"]}
+    found = zero_shot(run, {"image": table["image"]}, prompts)
+    assert found.probabilities.shape == (5, 2)
+    image = embed(run, {"image": table["image"]}, "projection", stream="source").vectors
+    texts = Samples(caption=np.array([text for some in prompts.values() for text in some]))
+    one, two, star = embed(run, texts, "projection", stream="target").vectors
+    disc = (one + two) / np.linalg.norm(one + two)
+    scale = run.assembly.objective.scale(run.model, ("source", "target")).item()
+    difference = scale * image @ (disc - star)
+    np.testing.assert_allclose(np.log(found.probabilities[:, 0] / found.probabilities[:, 1]), difference, atol=1e-4)
 
 
 def test_zero_shot_refuses(run, tmp_path):

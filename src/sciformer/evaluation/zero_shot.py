@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..data.columns import Array
+from ..data.columns import Array, Samples
 from ..errors import UserError
 from ..files.tables import create_table
 from ..tokens.protocols import Textual
@@ -75,7 +75,7 @@ def zero_shot(
             raise UserError(f"the class {name} has no text", hint="Describe each class by one or more texts.")
     column = run.assembly.tokens[text].source_columns[0]
     counts = [len(_listed(some)) for some in prompts.values()]
-    each = embed(run, {column: np.array(texts)}, POOL, stream=text, batch=batch).vectors.astype(np.float64)
+    each = embed(run, Samples({column: np.array(texts)}), POOL, stream=text, batch=batch).vectors.astype(np.float64)
     means = np.stack([part.mean(0) for part in np.split(each, np.cumsum(counts)[:-1])])
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
     found = embed(run, what, POOL, stream=stream, batch=batch, accept_drift=accept_drift, log=log)

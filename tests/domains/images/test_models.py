@@ -37,6 +37,7 @@ MODELS = {
     "linformer": ({}, {"compress": 3, "pool": "class_token"}),
     "sinusoidal": ({}, {"position": "sinusoidal"}),
     "convolution": ({}, {"trunk": "convolution"}),
+    "residual stem": ({"embed": "residual"}, {}),
     "resnet2d": ({"embed": "none"}, {"trunk": "resnet2d", "stages": [1, 2], "dim": 6}),
     "bottleneck": ({"embed": "none"}, {"trunk": "resnet2d", "stages": [1, 1], "dim": 4, "bottleneck": True}),
     "autoencoder": ({}, {"kind": "masked_autoencoder", "pool": "class_token"}),

@@ -126,9 +126,10 @@ def test_other_sizes_than_trained_on():
 
 
 @pytest.mark.parametrize("patch", [1, 2, 4, (4, 2)])
-def test_the_stem_sees_only_its_image(patch):
+@pytest.mark.parametrize("embed", ["convolution", "residual"])
+def test_a_stem_sees_only_its_image(patch, embed):
     table = several(low=6, high=12)
-    tokens = fitted(table, patch=patch, embed="convolution")
+    tokens = fitted(table, patch=patch, embed=embed)
     torch.manual_seed(0)
     stem = tokens.embedding(16).eval()
     stream = tokens.normalise(tokens.tokenize(table))
@@ -137,7 +138,14 @@ def test_the_stem_sees_only_its_image(patch):
     with torch.no_grad():
         together = embedded(stem, view.columns, view.valid)[view.valid]
         torch.testing.assert_close(embedded(stem, packed.columns, packed.valid), together, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(embedded(stem.train(), view.columns, view.valid)[view.valid], together)
+        trained = embedded(stem.train(), view.columns, view.valid)[view.valid]
+        if embed == "convolution":
+            torch.testing.assert_close(trained, together)
+        else:  # batch norms see every image, but no padding
+            again = embedded(stem, packed.columns, packed.valid)
+            torch.testing.assert_close(again, trained, rtol=1e-4, atol=1e-5)
+            assert not torch.allclose(trained, together)
+            together = embedded(stem.eval(), view.columns, view.valid)[view.valid]
         stem.eval()
         start = 0
         for row, length in enumerate(stream.lengths):
@@ -162,11 +170,48 @@ def test_the_stem_on_a_full_grid_is_the_plain_convolution():
         torch.testing.assert_close(stem(masked.columns, masked.valid)[:3], found, rtol=1e-4, atol=1e-5)
 
 
+def test_the_residual_stem_needs_no_places_where_images_fill_the_grid():
+    images = RNG.normal(size=(3, 8, 16, 2)).astype(np.float32)
+    tokens = fitted(images, patch=4, embed="residual")
+    torch.manual_seed(0)
+    stem = tokens.embedding(16).eval()
+    view = Batch({"t": tokens.normalise(tokens.tokenize({"image": images}))}).inputs().stream
+    with torch.no_grad():
+        found = stem(view.columns, view.valid)
+        assert found.shape == (3, 8, 16)
+        general = stem.trunk(view.columns["patch"], view.valid, at=view.columns["at"])
+        torch.testing.assert_close(stem.linear(general), found)
+        changed = view.columns["patch"].clone()
+        changed[:, 0] += 1  # the other patches of an image see it
+        moved = stem({**view.columns, "patch": changed}, view.valid) - found
+    assert (moved.abs().amax((0, 2)) > 1e-4).sum() > 1
+
+
+def test_windows_that_do_not_fill_the_grid_keep_their_places():
+    rng = np.random.default_rng(0)
+    tokens = fitted(rng.normal(size=(4, 12, 12)), patch=4, embed="residual", window=2)
+    torch.manual_seed(0)
+    stem = tokens.embedding(8).eval()
+    tall = {"image": rng.normal(size=(1, 8, 4))}
+    shapes = np.array([[8, 8], [8, 4]], np.int32)
+    values = np.concatenate([rng.normal(size=64), tall["image"].ravel()])[:, None]
+    both = {"image": Lists(values, shapes.prod(1).astype(np.int64)), "image_shape": shapes}
+    with torch.no_grad():
+        together, alone = (
+            stem(view.columns, view.valid)
+            for table in (both, tall)
+            for view in [Batch({"t": tokens.normalise(tokens.tokenize(table))}).inputs().stream]
+        )
+    assert together.shape == (2, 4, 8)
+    torch.testing.assert_close(together[1, :2], alone[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "table"),
     [
         ({"patch": 4, "scale": "image", "target": "patch"}, {"image": RNG.normal(size=(4, 10, 7, 3))}),
         ({"patch": (4, 2), "embed": "convolution"}, several()),
+        ({"patch": (4, 2), "embed": "residual"}, several()),
         ({"patch": 4, "embed": "none", "stretch": "asinh", "scale": "image"}, several()),
         ({"patch": 3, "augment": ("flip", "crop", "rotate", "shift", "noise")}, several(channels=1, dtype=np.float32)),
         ({"patch": 3, "stretch": "sqrt", "augment": ("noise",)}, {"image": RNG.integers(0, 999, (3, 9, 9, 20))}),

@@ -92,10 +92,11 @@ def test_an_image_has_the_mean_answer_of_its_windows(recipe, tmp_path):
         {"model.trunk": "convolution"},
         {"model.trunk": "resnet2d", "model.stages": [1], "tokens.embed": "none"},
         {"tokens.embed": "convolution", "tokens.augment": ["flip", "crop"], "objective.mixup": 0.4},
+        {"tokens.embed": "residual", "tokens.augment": ["flip", "crop"]},
         {"model.kind": "masked_autoencoder", "model.decoder_depth": 1, "objective.kind": "masked"},
         {"tokens.scale": "image", "tokens.window": 9, "tokens.patch": 3},  # larger than the images
     ],
-    ids=["convolution", "resnet2d", "stem", "masked autoencoder", "large"],
+    ids=["convolution", "resnet2d", "stem", "residual stem", "masked autoencoder", "large"],
 )
 def test_models_that_read_windows(recipe, changes, tmp_path):
     assert np.isfinite(train(recipe.change(changes), tmp_path / "run", show=False, report=True).scores["loss"])

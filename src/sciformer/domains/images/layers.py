@@ -9,10 +9,12 @@ from ...data.batch import Valid
 from ...errors import UserError
 from ...nn.grids import Grid
 from ...nn.ragged import Ragged
+from ...nn.trunks.resnet2d import ResNet2d
 from ...tokens.base import Columns
 from ...tokens.protocols import Readout
 
 MIN_STEM_CHANNELS = 24  # smallest number of channels after a convolution
+MIN_RESIDUAL_CHANNELS = 16  # smallest width of a stage of a residual stem
 
 
 class PatchEmbedding(nn.Module):
@@ -93,6 +95,35 @@ def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
     height, width, channels = raster
     pieces = laid.view(b, rows, columns, height, width, channels).permute(0, 5, 1, 3, 2, 4)
     return pieces.reshape(b, channels, rows * height, columns * width)
+
+
+class ResidualStem(nn.Module):
+    """Residual stem: a small ResNet over the whole image, as in the hybrid of arXiv 2010.11929.
+
+        x <- W f(x) + b
+
+    f is a `ResNet2d` with a vector of width D for each patch, and with a block in each of its stages. Each stage after
+    the first has twice the width of the stage before. Unlike `Stem`, it has batch norms.
+    """
+
+    masked = True
+
+    def __init__(self, raster: tuple[int, int, int], places: tuple[int, int], dim: int, windows: bool = False) -> None:
+        """Make the stem; `windows` says that images may be cut, so that their patches need not fill the grid."""
+        super().__init__()
+        self.full = 0 if windows else places[0] * places[1]
+        depth = max(1, max(raster[:2]).bit_length() - 1)
+        widths = [max(MIN_RESIDUAL_CHANNELS, dim >> (depth - 1 - i)) for i in range(depth)]
+        self.trunk = ResNet2d(raster, places, [1] * depth, widths)
+        self.linear = nn.Linear(self.trunk.dim, dim)
+
+    def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
+        """Embed patches (B, N, pixels) -> (B, N, D); packed: (T, pixels) -> (T, D)."""
+        patches, at = columns["patch"], columns.get("at")
+        if patches.dim() == 3 and patches.shape[1] == self.full:  # already in the order of the grid
+            at = None
+        y: Tensor = self.trunk(patches, valid, at=at, cell=columns.get("cell"))
+        return self.linear(y)
 
 
 class PatchReadout(Readout):

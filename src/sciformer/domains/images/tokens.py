@@ -21,7 +21,7 @@ from .augment import Augmentation
 from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
 from .export import ImagePreprocessing
-from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
+from .layers import PatchEmbedding, PatchReadout, Pixels, ResidualStem, Stem
 from .scaling import STRETCHES, TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
 
 Side = Annotated[int, Field(ge=1)]
@@ -54,9 +54,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     window: Side | tuple[Side, Side] | None = None
     """Window size in patches: the side of a square, or rows and columns (default: no windows). Larger images are cut
     into windows of this size, at random positions in training and at equal distances in evaluation."""
-    embed: Literal["linear", "convolution", "none"] = "linear"
+    embed: Literal["linear", "convolution", "residual", "none"] = "linear"
     """Patch embedding (default: linear). `linear`: one matrix, as in ViT. `convolution`: a stem of convolutions with
-    stride 2 over the whole image. `none`: raw pixels, for trunks on whole images (resnet2d)."""
+    stride 2 over the whole image. `residual`: a small ResNet over the whole image, with batch norms, as in the hybrid
+    ViT. `none`: raw pixels, for trunks on whole images (resnet2d)."""
     target: Literal["pixels", "patch"] = "pixels"
     """Target of masked patches (default: pixels). `pixels`: the normalised pixels. `patch`: the pixels normalised by
     mean and standard deviation of their patch, as in masked autoencoders."""
@@ -169,7 +170,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     @property
     def mixes_tokens(self) -> bool:
         """Whether the embedding is a convolution over neighbouring patches."""
-        return self.embed == "convolution"
+        return self.embed in ("convolution", "residual")
 
     @property
     def raster(self) -> tuple[int, int, int]:
@@ -306,6 +307,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     def embedding(self, dim: int) -> nn.Module:
         if self.embed == "convolution":
             return Stem(self.raster, self.grid_shape, dim)
+        if self.embed == "residual":
+            return ResidualStem(self.raster, self.grid_shape, dim, self.window is not None)
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
