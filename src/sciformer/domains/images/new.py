@@ -136,7 +136,6 @@ def _guess_captions(
     count: int,
     given: Given,
 ) -> Page:
-    """Guess a recipe for generating a caption of each image."""
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
     shapes = np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets])
