@@ -138,7 +138,6 @@ def name_classes(made: Imported, classes: Sequence[str]) -> None:
 
 
 def _unknown_weights(source: Path) -> UserError:
-    """Error for a file of weights of an unsupported model."""
     names = list_names(sorted(read_weights(source))) or "none"
     hint = "`sciformer import --help` lists the supported models."
     message = f"the weights of {source} do not belong to a supported model; their names are {names}"

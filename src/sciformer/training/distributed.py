@@ -53,7 +53,6 @@ class Ranks:
             self._join()
 
     def _join(self) -> None:
-        """Join the process group of the run."""
         # gloo sums host numbers even with GPUs, so that they need no device sync.
         kinds = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
         try:

@@ -142,7 +142,6 @@ def _caption_column(flat: dict[str, Array], given: Given) -> str:
 def _guess_captions(
     caption: str, opened: Splits, names: list[str], parts: dict[str, list[str]], skips: bool, given: Given
 ) -> Page:
-    """Guess a recipe for generating a caption of each image."""
     source = opened.sources["train"]
     assert isinstance(source, ImageChunks)
     count = guess.check_count(sum(source.sizes), "captions", opened.notes)

@@ -318,7 +318,6 @@ def _may_be_classes(one: Contents) -> bool:
 
 
 def _check_no_tagged_words(file: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Refuse a table with a word and its tag in each row."""
     words, tags = find_role("word", head), find_role("tag", head)
     listed = bool(rows) and any(cell.startswith("[") and cell.endswith("]") for cell in rows[0])
     column = [row[-1] for row in rows]

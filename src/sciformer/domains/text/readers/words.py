@@ -189,7 +189,6 @@ def _count_signs(word: str, count: int, places: Mapping[str, Counter[str]]) -> N
 
 
 def _count_clitics(counts: Counter[str], clitics: Iterable[str]) -> Counter[str]:
-    """Count the words with each clitic at their beginning or end."""
     known, found = {*clitics}, Counter[str]()
     for word, count in counts.items():
         lowered = word.lower()
