@@ -52,7 +52,7 @@ def data_with_columns(recipe: Recipe, streams: Collection[str] = ()) -> Data:
 def choose_stream(recipe: Recipe) -> Objective:
     """Objective of a recipe, with its stream chosen.
 
-    If one trunk reads several streams and the recipe names none, the first stream is chosen.
+    If one trunk reads several streams and `objective.stream` is not set, the first stream is chosen.
     """
     objective: Objective = recipe.objective
     if objective.stream or len(recipe.streams) == 1 or not recipe.model.joins_streams:
@@ -149,8 +149,8 @@ class Assembly:
     def _fit_objective(self) -> None:
         """Fit the objective on the training data, and check the validation and test parts.
 
-        Both steps load at least one piece of each part. The profile of the training data is computed from its pieces;
-        the pieces of the other parts are compared with it.
+        At least one piece of each part is loaded. The loaded training samples give the profile of the training data.
+        The loaded samples of the other parts are compared with this profile.
         """
         assert self.splits is not None
         if self.objective.stream:  # objectives with a stream of their own would ignore another name
@@ -182,7 +182,7 @@ class Assembly:
     def _watched(self, part: str, watch: Watch) -> Iterator[Dataset]:
         """Context manager for the dataset of a part; calls `watch` with each loaded piece.
 
-        If no piece was loaded inside, the first piece is loaded at the end.
+        If no piece was loaded in the context, the first piece is loaded at the end of the context.
         """
         assert self.splits is not None
         source = self.splits.sources[part]

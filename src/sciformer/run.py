@@ -181,7 +181,7 @@ class Run:
         accept_drift   evaluate even if the scale of a column differs from the training data
         """
         if data is not None and files:
-            raise UserError("files and data= are both given", hint="Give one of them.", key="data")
+            raise UserError("files and data= are both given", hint="Give either files or data=.", key="data")
         new = [MemoryFile(data)] if data is not None else files
         watch = self.assembly.compare(accept_drift) if new else None
         dataset = self.samples(part, new, watch)
@@ -215,8 +215,8 @@ class Run:
         """Predict files or samples in memory; return predictions and sample columns.
 
         Classification gives probabilities and classes; regression gives values and standard deviations. Empty samples
-        have NaN. The column `drift` is the fraction of values of a sample outside the range of the training data; of
-        several columns, the largest fraction.
+        have NaN. The column `drift` is the fraction of the values of a sample that lie outside the range of the
+        training data, for the data column with the largest fraction.
 
         For a data frame or table (pandas, polars, pyarrow, astropy), the result is a table of the same package. It
         has a row for each sample, the index of pandas, and a column for each number: `score_CLASS`, `class`,
@@ -456,8 +456,8 @@ def _check_tables(data: Mapping[str, str], recipe: Recipe, path: Path) -> None:
     """Refuse a run trained on tables in memory if the tables are not given again."""
     if is_in_memory(data) and not recipe.tables:
         message = f"the data of the run {path} were a table in memory, which is not stored"
-        hint = "Pass samples to evaluate: run.evaluate(data=table). Or train again with the same table, data=table: "
-        raise UserError(message, hint=f"{hint}this resumes, or returns the complete run.", key="data", file=path)
+        hint = "Pass samples to evaluate: run.evaluate(data=table). Or train again with the same table, data=table; "
+        raise UserError(message, hint=f"{hint}an incomplete training is resumed.", key="data", file=path)
 
 
 def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:

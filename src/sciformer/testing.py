@@ -49,7 +49,7 @@ def check_tokens(
     """Run all checks of a `tokens:` section on a small table of different samples.
 
     dim      width of the test vectors, an even number
-    missing  token columns in which NaN means a missing value; the embedding must handle it
+    missing  token columns in which NaN means a missing value; the embedding must accept NaN there
     draw     whether to test `draw` too, which is the slowest check
 
     Returns  failed checks as sentences; empty if all passed
@@ -107,7 +107,7 @@ class Case:
         return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
 
     def fixed(self) -> Any:
-        """Tokens; sets the random seed for new weights."""
+        """Fitted tokens; the random seed for new weights is set before."""
         torch.manual_seed(SEED)
         return self.tokens
 

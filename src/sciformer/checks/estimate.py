@@ -210,7 +210,7 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
 
 
 def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
-    """Largest power of two as batch size, by the memory of the activations."""
+    """Largest power-of-two batch size, estimated from the memory of the activations."""
     fits = int(min(most, max(0.0, left) / max(1.0, found.activation_bytes)))
     return 1 << (fits.bit_length() - 1) if fits else 0
 

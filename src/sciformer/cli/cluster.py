@@ -71,18 +71,18 @@ def submit(
     send
         Submit the job instead of printing the file.
     lead
-        Seconds before the time limit at which the training saves and stops (default: 120). This must be more than the
-        time of a step, an evaluation and a save together.
+        Seconds before the time limit at which the training saves and stops (default: 120). A step, an evaluation and a
+        save together must take less time.
     restarts
-        Maximum number of restarts in a job: torchrun restarts all processes after one has died (default: 0).
+        Maximum number of restarts in a job: torchrun restarts all processes after a process has died (default: 0).
     option
-        Further option of the scheduler: `--option "--partition=gpu"`; repeat it for several.
+        Further option of the scheduler: `--option "--partition=gpu"`; repeat --option for several options.
     setup
-        Shell command that activates the environment: `--setup "module load cuda"`; repeat it for several.
+        Shell command that activates the environment: `--setup "module load cuda"`; repeat --setup for several commands.
     prefix
         Command in front of Python on every machine, such as a container: `--prefix "apptainer exec --nv image.sif"`.
     python
-        Python interpreter (default: the current one; `python` if --setup or --prefix is given).
+        Python interpreter (default: the current interpreter; `python` if --setup or --prefix is given).
     predict
         Predict FILES in shards with a trained run, instead of training a recipe.
     shards
@@ -107,7 +107,8 @@ def submit(
         work: Any = _plan_prediction(Path(recipe), files, shards, out, format, common)
     else:
         if files:
-            raise UserError(f"unexpected argument {str(files[0])!r}", hint="Files are for --predict.", key="--predict")
+            hint = "Files can be named only with --predict; a training takes its files from the recipe."
+            raise UserError(f"unexpected argument {str(files[0])!r}", hint=hint, key="--predict")
         work = _plan_training(recipe, run, restarts, [*common, *(["--accept-changes"] if accept_changes else [])])
     chosen = check_found(kind) if send else kind or find_scheduler() or "slurm"
     text = job_file(chosen, work, need)
@@ -146,7 +147,8 @@ def _plan_prediction(
     if (out / PLAN).exists():
         made = ShardFolder(out)
         if made.sharding != sharding:
-            message = f"{out} has {made.sharding.count} shards of the format {made.sharding.suffix}"
+            found = f"{made.sharding.count} shards of the format {made.sharding.suffix}"
+            message = f"{out} has {found}, not {sharding.count} shards of the format {sharding.suffix}"
             raise UserError(message, hint="Use the same --shards and --format, or another --out.", key="--shards")
         missing = made.missing()
         log(f"{len(missing)} of {sharding.count} shards are missing")

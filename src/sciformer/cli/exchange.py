@@ -41,8 +41,8 @@ def import_(
     run
         Folder of the new run (default: runs/NAME).
     classes
-        Class names, in the order of the outputs of the model (default: the names in the source, those of
-        `--data.classes`, or numbers).
+        Class names, in the order of the outputs of the model (default: the names in the source or in `--data.classes`,
+        else numbers).
     out
         Name of the recipe written for a weaver data file (default: NAME-recipe.yaml).
     """
@@ -96,10 +96,11 @@ def export(
     `AutoTokenizer` load them. An encoder of patches becomes a ViT, a masked autoencoder a ViTMAE, both with
     preprocessor_config.json. If no class of `transformers` fits, the error names the key that prevents it.
 
-    onnx: model.onnx for any number of samples and tokens, preprocessing.json with its inputs, and README.md. It works
-    for encoders of any tokens that predict in one pass (classify, regress), for an encoder of a contrastive model, for
-    the encoder of a masked autoencoder, which gives one vector per sample, and for the encoder of an encoder-decoder,
-    which gives the features that the decoder attends to. The outputs are compared with outputs of onnxruntime.
+    onnx: model.onnx for any number of samples and tokens, preprocessing.json with its inputs, and README.md. An encoder
+    can be exported if it predicts in one pass (classify, regress), with any kind of tokens, or if it belongs to a
+    contrastive model. Of a masked autoencoder, the encoder is exported, with one vector per sample as output. Of an
+    encoder-decoder, the encoder is exported, with the features for the decoder as output. The outputs are compared with
+    outputs of onnxruntime.
 
     Parameters
     ----------

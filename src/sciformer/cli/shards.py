@@ -22,7 +22,7 @@ def parse_sharding(out: Path, shards: int | None, shard: int | None, form: str) 
     if shard is not None:
         made.check(shard)
     if out.is_file() or out.suffix == made.suffix or str(out) == "predictions.csv":
-        hint = "For example --out scores/; the format of the files in it is --format."
+        hint = "Name a folder and the format of its files, for example --out scores/ --format parquet."
         raise UserError(f"with --shards, --out is a folder, not the file {out}", hint=hint, key="--out", file=out)
     return made
 

@@ -56,7 +56,7 @@ def for_stdout(text: str) -> str:
 
 
 class LossyFile(io.FileIO):
-    """File without errors for failed writes, except for a closed pipe."""
+    """Output file: failed writes are ignored, except to a closed pipe."""
 
     def write(self, data: Any) -> Any:
         try:
@@ -231,7 +231,7 @@ def find_runs(folder: Path = Path("runs")) -> list[str]:
 def check_run(path: Path) -> None:
     """Refuse a path without a run, and suggest the nearest run folder."""
     if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
-        hint = "Files of this type can run code when they are opened; Sciformer never opens them."
+        hint = "Name a run folder. Sciformer opens no files of this type, because they can run code."
         raise UserError(f"{path} is not a run folder", hint=hint, file=path)
     if path.is_file():
         run = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)

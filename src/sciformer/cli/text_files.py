@@ -34,7 +34,7 @@ def translate_file(
         check_writable(place)
     lines = read_text_lines(file)
     if picture is not None and not 1 <= line <= len(lines):
-        message = f"--line must be between 1 and {len(lines)}, the lines of {file}, not {line}"
+        message = f"--line must be between 1 and {len(lines)}, the number of lines of {file}, not {line}"
         raise UserError(message, key="--line", file=file)
     with ProgressBar(len(lines), "sentences") as bar:
         answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=bar.update)
@@ -143,7 +143,8 @@ def _with_answers(table: Table, target: str, answers: list[str]) -> Table:
 def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
     """Refuse contradictory options of `generate` before any file is read."""
     if prompt is not None and file is not None:
-        raise UserError("--prompt and --file cannot be used together", hint="Use one of them.", key="--prompt")
+        hint = "Use only --prompt or only --file."
+        raise UserError("--prompt and --file cannot be used together", hint=hint, key="--prompt")
     if out is not None and file is None:
         hint = "Name the file of prompts with --file; without --out the text is printed."
         raise UserError("--out needs a file of prompts (--file)", hint=hint, key="--out")

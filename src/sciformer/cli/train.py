@@ -95,10 +95,11 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False, ha
     Parameters
     ----------
     deep
-        Check all samples of every part, not only the first ones.
+        Check all samples of every part (default: only the first 2048 samples).
     hashes
-        File with the SHA-256 hashes of all data files, in the format of sha256sum. If it exists, the data files are
-        compared with it; otherwise it is written (default: with --deep, RECIPE.sha256 beside the recipe, if it exists).
+        File with the SHA-256 hashes of all data files, in the format of sha256sum. If the file exists, the data files
+        are compared with it; otherwise it is written (default: none; with --deep, RECIPE.sha256 beside the recipe, if
+        this file exists).
     """
     plugins = load_plugins(plugin)
     made = load_recipe(recipe)

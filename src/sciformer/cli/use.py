@@ -97,8 +97,9 @@ def predict(
     """Write predictions for new files as a table, beside the columns of the samples.
 
     Samples keep their order. Large files are read, predicted and written in chunks. The column `drift` is the fraction
-    of values of a sample outside the range of the training data; of several columns, the largest fraction. Predictions
-    of texts have their line number. Keys of `data:` for the reading of files can be changed: `--data.errors replace`.
+    of the values of a sample that lie outside the range of the training data, for the data column with the largest
+    fraction. Predictions of texts have the line number of the text. Keys of `data:` for the reading of files can be
+    changed: `--data.errors replace`.
 
     Many processes can share the work: `--shards 64 --shard 3 --out scores/` writes one of 64 tables, and `--merge
     scores/ --out scores.parquet` makes one table of them. `sciformer status scores/` names the missing shards.
@@ -133,7 +134,9 @@ def predict(
         from .shards import merge_into
 
         if run is not None or shards is not None or shard is not None or classes:
-            raise UserError("--merge needs only the folder and --out", key="--merge")
+            hint = "Name only the folder and the table: sciformer predict --merge FOLDER --out FILE"
+            words = "--merge cannot be used with a run, --shards, --shard or --classes"
+            raise UserError(words, hint=hint, key="--merge")
         merge_into(merge, out, overwrite)
         return
     if run is None or not files:
@@ -149,7 +152,7 @@ def predict(
             hint = "Choose another folder, or remove it first."
             raise UserError("--overwrite cannot be used with --shards", hint=hint, key="--overwrite")
         if rows:
-            raise UserError("--rows cannot be used with --shards", hint="Leave it out.", key="--rows")
+            raise UserError("--rows cannot be used with --shards", hint="Leave --rows out.", key="--rows")
         if classes:
             raise UserError("--classes cannot be used with --shards", hint="Leave --shards out.", key="--classes")
         sharding = parse_sharding(out, shards, shard, format)
@@ -165,7 +168,7 @@ def predict(
         from ..evaluation.zero_shot import write_classes
 
         if rows:
-            raise UserError("--rows cannot be used with --classes", hint="Leave it out.", key="--rows")
+            raise UserError("--rows cannot be used with --classes", hint="Leave --rows out.", key="--rows")
         count = write_classes(opened, files, out, classes, overwrite, accept_drift, log)
         say(f"wrote {count_words(count, 'prediction')} to {out}")
         return
@@ -321,7 +324,7 @@ def generate(
     repetition
         Repetition penalty (default: 1, none). Above 1, tokens that occurred before become less likely.
     stop
-        Text at which generation stops; repeat the option for several.
+        Text at which generation stops; repeat --stop for several texts.
     beam
         Beam size (default: 1). Above 1, beam search replaces sampling.
     seed

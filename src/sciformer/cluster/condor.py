@@ -63,7 +63,7 @@ def _begin(work: Training | Prediction, need: Resources) -> list[str]:
 def _submit_file(work: Training | Prediction, need: Resources, more: list[str], queue: str) -> list[str]:
     for text in (str(work.logs), str(Path.cwd())):
         if "$(" in text or '"' in text:
-            message = f"the path {text!r} has a quote or $(, which HTCondor would replace"
+            message = f"the path {text!r} has a quote or $(, which have a special meaning in HTCondor"
             raise UserError(message, hint="Choose a path without quotes and $(.", file=work.folder)
     return [
         about(work),

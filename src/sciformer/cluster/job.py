@@ -60,7 +60,7 @@ class Resources:
     options    further options of the scheduler, such as `--partition=gpu`
     setup      shell commands that activate the environment
     prefix     command in front of Python on every machine, such as `apptainer exec --nv image.sif`
-    python     Python interpreter (default: the current one; `python` if `setup` or `prefix` is given)
+    python     Python interpreter (default: the current interpreter; `python` if `setup` or `prefix` is given)
     """
 
     nodes: int = 1
@@ -191,7 +191,7 @@ class Prediction(Work):
     def shard(self, need: Resources, number: str) -> str:
         """Shell command for the prediction of a shard.
 
-        number   number of the shard, or a shell variable with it
+        number   number of the shard, or a shell variable with this number
         """
         return f"{need.interpreter} -m {self.command} --shard {number}"
 

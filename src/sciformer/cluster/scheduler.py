@@ -31,7 +31,7 @@ SCHEDULERS = {
 
 
 def describe_process(owner: dict[str, Any]) -> str:
-    """Process and job with the lock of a run folder, in words."""
+    """Description of the process and the job that have locked a run folder."""
     who = f"process {owner['pid']} on {owner['host']}"
     return f"{SCHEDULERS[owner['scheduler']].title} job {owner['job']} ({who})" if "job" in owner else who
 

@@ -10,8 +10,8 @@ from .shards import describe_numbers
 def training(work: Training, need: Resources) -> list[str]:
     """Job file of a training.
 
-    Slurm sends USR1 to all processes of the job step, thus to every rank on every machine; torchrun ignores it.
-    `--signal=B:` would reach only this script, which cannot send the signal to other machines.
+    Slurm sends USR1 to all processes of the job step, thus to every rank on every machine; torchrun ignores the signal.
+    With `--signal=B:`, only this script would receive the signal, and it could not send it to other machines.
     """
     return [
         *_head(work, need, [f"--signal=USR1@{need.lead}"], "slurm-%j.out"),

@@ -72,7 +72,7 @@ def send(kind: str, work: Training | Prediction, text: str) -> tuple[Path, str]:
 
 
 def check_found(kind: str | None) -> str:
-    """Name of the installed scheduler; an error without a scheduler."""
+    """Name of the installed scheduler; a missing scheduler is an error."""
     if kind is not None:
         one_of("--kind", kind, SCHEDULERS, key="--kind")
     if found := find_scheduler(kind):

@@ -19,7 +19,7 @@ SHARED_SECTIONS = ("data", "train")  # changes of these sections belong to all r
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split changes: keys of `data` and `train` (all recipes), and further keys."""
+    """Split changes into keys of `data` and `train`, for all recipes, and other keys."""
     shared = {key: value for key, value in changes.items() if key.partition(".")[0] in SHARED_SECTIONS}
     return shared, {key: value for key, value in changes.items() if key not in shared}
 
@@ -38,9 +38,8 @@ def changed_rival(recipe: Recipe, changed: Recipe, keys: Mapping[str, Any]) -> R
 def rivals(recipe: Recipe, log: Callable[[str], None] = log_nothing) -> list[Recipe]:
     """Recipes with different models of the same field, for the same data.
 
-    Each rival has the data, tokens, objective and training of this recipe. Its model is that of a shipped recipe, with
-    the embedding and head of that model. For each different trunk, the model with the nearest number of parameters is
-    taken.
+    Each rival has the data, tokens, objective and training of this recipe. The model, the embedding and the head come
+    from a shipped recipe. For each different trunk, the model with the nearest number of parameters is taken.
     """
     if len(recipe.streams) > 1:
         message = f"--rivals cannot be used with several streams of tokens ({', '.join(recipe.streams)})"

@@ -138,7 +138,7 @@ class Dataset:
 
     @property
     def bucket_lengths(self) -> Array | None:
-        """Lengths (n,) for grouping samples into batches; None if all windows are equal."""
+        """Lengths (n,) for grouping samples into batches; None if windows have one length."""
         if self.windows is None:
             return self.lengths
         return self.widths if self.windows.rule != "full" and self.width is None else None
@@ -147,7 +147,7 @@ class Dataset:
     def whole_lengths(self) -> Array:
         """Number of tokens in every sample before it is cut.
 
-        Tokens are counted in the stream cut into windows, or without windows in the longest stream.
+        The tokens of the windowed stream are counted; without windows, the tokens of the longest stream.
         """
         if self.windows is None:
             return self.widths
@@ -257,7 +257,7 @@ class Dataset:
                 self.coming[piece] = self.pool.submit(self._made, piece)
 
     def _load_ahead(self, pieces: Iterable[int]) -> None:
-        """Load these pieces into memory, in the thread and in the caller."""
+        """Load pieces into memory, some in the thread of `reading`, some in the caller."""
         missing = [piece for piece in pieces if piece not in self.kept]
         if self.pool is None or not missing or len(missing) > self.near:
             return

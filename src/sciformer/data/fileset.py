@@ -297,7 +297,7 @@ def known_columns(scans: Sequence[Scan], name: str, unit: str = "samples") -> Ar
 def note_missing_columns(scans: Sequence[Scan], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
     """Optional columns missing in at least one file; the column `but` is ignored.
 
-    A note is added for each column missing in a part of the files, and for each missing column in `asked`.
+    A note is added for each column that only some files have, and for each missing column in `asked`.
     """
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
     for name in names:

@@ -1,7 +1,7 @@
 """Data loader: prepares training batches in this process or in workers.
 
-There is no thread that prepares batches: it would compete with the training loop for Python's global lock, which costs
-more time than it saves. The thread that reads pieces of large data ahead works mostly without the lock.
+Batches are not prepared in a thread, because the thread would compete with the training loop for Python's global lock.
+This costs more time than it saves. The thread that reads pieces of large data ahead works mostly without the lock.
 
 Each worker has a pipe of its own and shares no lock with another process, unlike the workers of PyTorch's DataLoader.
 If a worker is killed, its pipe closes, which the training notices at once. If the training is killed, the workers end.

@@ -401,8 +401,8 @@ class Comparison:
     """Comparison of pieces of new data with the profile of a run.
 
     accept   whether a column on another scale is a note instead of an error
-    scores   whether to add the sample column `drift`: the fraction of values of a sample outside the range of the
-             training data; of several columns, the largest fraction
+    scores   whether to add the sample column `drift`: the fraction of the values of a sample that lie outside the range
+             of the training data, for the data column with the largest fraction
     notes    findings so far
     """
 
@@ -422,7 +422,7 @@ class Comparison:
         return list(self.found.values())
 
     def __call__(self, table: Table, streams: Mapping[str, Stream]) -> dict[str, Array]:
-        """Compare a piece, and count samples from the training data."""
+        """Compare a piece, and count its samples that are also training samples."""
         self._recognise(streams)
         return self.compare_columns(table)
 
@@ -547,7 +547,7 @@ def _find_factor(level: Array, dtype: np.dtype[Any], about: Mapping[str, Any], l
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    """Maximum of an unsigned integer dtype of 8 or 16 bits; 1 for all else."""
+    """Maximum of an unsigned integer dtype of 8 or 16 bits; 1 for other dtypes."""
     return float(np.iinfo(dtype).max) if dtype.kind == "u" and dtype.itemsize <= 2 else 1.0
 
 

@@ -64,7 +64,7 @@ class SampleRandom:
         self.seed, self.epoch, self.ids = seed, epoch, ids
 
     def branch(self, name: str) -> SampleRandom:
-        """Further random numbers of the same samples, independent of these."""
+        """Further random numbers of the same samples, independent for each `name`."""
         return SampleRandom(int(key(self.seed, name)[0]), self.epoch, self.ids)
 
     @cached_property

@@ -90,7 +90,10 @@ class BatchSampler:
             first = stop
 
     def ahead(self, epoch: int, step: int) -> Integers:
-        """Pieces to load for a step: its group, then the next; [] for a single piece."""
+        """Pieces to load for a step; empty if the data are a single piece.
+
+        First the pieces of the group of this step, then the pieces of the next group.
+        """
         if len(self.chunks) == 1:
             return self.chunks[:0]
         group = self._group(epoch, step)
@@ -243,7 +246,7 @@ class PackedSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Number of rows, rounded up to few different numbers, and number of tokens."""
+        """Number of rows (rounded up, to limit the batch shapes) and tokens of each rank."""
         return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
 
     def shapes(self, multiple: int) -> int:

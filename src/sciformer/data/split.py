@@ -18,7 +18,7 @@ def sample_per_class(
 ) -> Rows:
     """Draw `per_class` training rows of each class, sorted (default: all rows).
 
-    A larger number keeps the rows of a smaller number and adds more. The draws of the classes are independent.
+    A larger number keeps the rows of a smaller number and adds further rows. The draws of the classes are independent.
 
     labels  (n,) class of every sample
     rows    (m,) rows to draw from

@@ -60,9 +60,9 @@ def embed(
     """Embedding vectors of samples from files, a table of columns or a data frame.
 
     A stream of texts beside another stream, such as captions of images, is also read from a list of texts, from a table
-    in memory with only its column, or from text files (.txt) with a text on each line.
+    in memory with only the column of texts, or from text files (.txt) with a text on each line.
 
-    pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model; mean if it has none);
+    pool    pooling of tokens: mean, max, last, class_token, or model (the pooling of the model, else mean);
             projection: the unit vectors compared by a contrastive objective
     unit    scale vectors to length 1, so that their dot products are cosines
     stream  stream of tokens to pool (default: the encoded stream, or the stream of the objective)
@@ -112,7 +112,10 @@ def embed(
 
 
 def _source(run: Run, what: Any, tokens: Mapping[str, Tokens]) -> Source:
-    """Source of the samples of the streams; texts of a single stream need no file of the kind of the training data."""
+    """Source of the samples of the streams.
+
+    For a single stream of texts, `what` may also be a list of texts, text files, or a table with only the texts.
+    """
     (first, *others), texts = tokens.values(), what
     if others or not isinstance(first, Textual) or run.recipe.data.reads_texts:
         return run.source(what, aligned=True)

@@ -137,7 +137,7 @@ def add_block(
 
 
 def _with_texts(run: Run, table: Table, predictions: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the texts of the samples to the predictions, in the order of the table."""
+    """Add the texts of the samples to the predictions, with columns in table order."""
     tokens = [one for one in run.assembly.tokens.values() if isinstance(one, Textual)]
     texts = {name for one in tokens for name in one.source_columns if not isinstance(table.get(name), Lists)}
     own = {name: predictions.get(name, column) for name, column in table.items() if name in {*predictions, *texts}}

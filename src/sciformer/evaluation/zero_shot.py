@@ -3,7 +3,7 @@
 found = zero_shot(Run("runs/coca"), table, {"disc": ["a red disc", "a blue disc"], "star": ["a red star"]})
 found.names[found.probabilities.argmax(1)]
 
-`sciformer predict RUN FILES --classes "a red disc" "a blue star"` writes them as a table.
+`sciformer predict RUN FILES --classes "a red disc" "a blue star"` writes the result as a table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ POOL = "projection"
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """Class names (C,), the probabilities (n, C) of the classes for each sample, and the columns of the samples."""
+    """Result of a zero-shot classification.
+
+    names           (C,) names of the classes
+    probabilities   (n, C) probabilities of the classes for each sample
+    samples         columns of the samples
+    """
 
     names: Array
     probabilities: Array
@@ -60,7 +65,7 @@ def zero_shot(
     Here z is the unit vector of a sample, c the normalised mean of the unit vectors of the texts of a class, and t the
     temperature of the contrast (arXiv 2103.00020).
 
-    what      samples: files, a table of columns or a data frame; texts in it are not read
+    what      samples: files, a table of columns or a data frame; their texts are not read
     prompts   one or more texts for each class
     accept_drift  classify even if the scale of a column differs from the training data
     log       function for notes on data unlike the training data (default: the notes become warnings)
@@ -95,7 +100,9 @@ def write_classes(
     accept_drift: bool = False,
     log: Callable[[str], None] | None = None,
 ) -> int:
-    """Write the zero-shot class of each sample and the probabilities as a table; return the number of rows.
+    """Write a table with the zero-shot classes of samples; return the number of rows.
+
+    The table has the columns of the samples, the most probable class, and the probabilities of all classes.
 
     classes   descriptions of the classes: TEXT, or NAME=TEXT; texts with the same name describe one class
     """
@@ -131,7 +138,7 @@ def _streams(run: Run) -> tuple[str, str]:
     tokens, kind = run.assembly.tokens, run.assembly.objective.kind
     if not hasattr(run.assembly.objective, "scale") or len(tokens) != 2:
         message = f"zero-shot classification needs a contrast of samples and texts, not `objective.kind: {kind}`"
-        raise UserError(f"{message} with {len(tokens)} stream of tokens", key="objective.kind")
+        raise UserError(f"{message} with the streams {', '.join(tokens)}", key="objective.kind")
     texts = [name for name, one in tokens.items() if isinstance(one, Textual)]
     if not texts:
         message = "zero-shot classification needs a stream of texts, but the streams have the tokens"

@@ -192,7 +192,7 @@ def memory_files(data: Any, valid: Any = None, test: Any = None, parts: str = ""
     for table in found.values():
         table.check_rows()
     if "train" not in found:
-        raise UserError(f"no row of `{parts}` is train: it has {', '.join(found)}", key="parts")
+        raise UserError(f"no row has the part train in the column `{parts}`, only {', '.join(found)}", key="parts")
     return found
 
 

@@ -36,7 +36,7 @@ def check_memory(path: Path, needed: int, what: str) -> None:
     what   noun for the part: "array `x`"
     """
     if needed > MIN_CHECKED_BYTES and needed > (free := free_memory()):
-        hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."
+        hint = "Use a machine with more memory, or divide the file. If the file is damaged, write it again."
         raise UserError(f"{what} of {path} needs {needed:,} bytes, but {free:,} are free", hint=hint, file=path)
 
 
@@ -45,4 +45,4 @@ def check_stored(path: Path, shape: Sequence[int], itemsize: int, stored: int, w
     needed = math.prod(shape) * itemsize
     if needed > MIN_SUSPECT_BYTES and needed > MAX_RATIO * stored:
         message = f"{what} of {path} has {needed:,} bytes according to its header, but {stored:,} bytes are stored"
-        raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
+        raise UserError(message, hint="The file may be damaged: download or write it again.", file=path)

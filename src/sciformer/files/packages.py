@@ -32,7 +32,7 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
     """`UserError` for an unreadable file, with the reason given by the library."""
     words = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
-        hint = "Use a machine with more memory, or divide the file. It may also be damaged: then write it again."
+        hint = "Use a machine with more memory, or divide the file. If the file is damaged, write it again."
         return UserError(f"{path} needs more memory than there is: {words[:200]}", hint=hint, file=path)
     if isinstance(error, KeyError):
         words = f"{words} is missing"

@@ -21,7 +21,7 @@ class Line:
         self.held, self.over = "", False
 
     def add(self, tokens: list[int]) -> str:
-        """Add tokens; return the new text, without characters still incomplete.
+        """Add tokens; return the new text, without an incomplete last character.
 
         The start of a possible stop string is held back, too.
         """

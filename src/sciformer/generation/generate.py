@@ -162,7 +162,10 @@ class Author:
         return [*first, *ids, *last]
 
     def _line_break(self) -> list[int]:
-        """Ids of a line break, or of a space or any token if the vocabulary has none."""
+        """Ids of a line break.
+
+        If the vocabulary has no line break: ids of a space, or else of the first token of text.
+        """
         for letter in "\n ":
             ids: list[int] = self.tokens.encode(letter).tolist()
             if ids and self.tokens.specials.get("unknown", -1) not in ids:

@@ -96,7 +96,10 @@ def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Top-k logits of each part of the vocabulary, then of all these candidates."""
+    """Values and indices of the `count` largest logits (B, V), searched in two steps.
+
+    The first step finds the largest logits in each part of the vocabulary, the second step the largest of these logits.
+    """
     padded = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf)
     parts = padded.unflatten(-1, (-1, VOCABULARY_PART))
     found, place = parts.topk(count, sorted=False)

@@ -119,7 +119,7 @@ def hide_tokens(assembly: Assembly, batch: Batch) -> tuple[Batch, Batch]:
 
 
 def answering_token(model: Any, stream: str) -> str:
-    """Token behind a prediction: class, first, last, or mean (of all tokens)."""
+    """Source of a prediction: the token `class`, `first` or `last`, or `mean` of all."""
     pooling = stream_part(getattr(model, "pooling", None), stream)
     return ANSWERING_TOKENS.get(type(pooling), "mean")
 
@@ -181,8 +181,9 @@ def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
 
     N queries see at least one key, query i sees n_i keys, and m_j queries see key j. With full attention this is the
-    plain mean over queries. With a causal mask it does not favour the first tokens, which more queries see. If a single
-    query represents the sample (a class token in `front`, or an attention pooling), its row is returned.
+    plain mean over queries. With a causal mask, more queries see the first tokens; the factor 1 / m_j corrects for
+    this. If a single query represents the sample (a class token in `front`, or an attention pooling), the row of this
+    query is returned.
     """
     a = to_matrix(weights, 4, "weights", "(B, H, N, M)")
     if front or a.shape[2] == 1:

@@ -60,7 +60,8 @@ def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
 def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
     """Predictions of samples, and True for regression (False for classes).
 
-    Classes: log odds (B, classes) of each class against all other classes; they do not saturate as probabilities do.
+    Classes: log odds (B, classes) of each class against all other classes. Unlike probabilities, log odds do not
+    saturate.
     Regression: values (B, values) in standard deviations of the training data.
     """
     pooled = model.pool(model.encode(view, record), record)

@@ -57,7 +57,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
         FLOPs = sum over matrix products of 2 n m k               (norms, activations and the softmax are not counted)
         bytes = (weights + gradients + 2 moments) + activations of a sample x micro-batch
 
-    Attention counts 4 N M D forward and twice that backward, even where a mask hides part of it. Recomputation by a
+    Attention counts 4 N M D FLOPs forward and 8 N M D backward, even if a mask hides some keys. Recomputation by a
     kernel is not counted. The step runs on a copy on the CPU in single precision, so the numbers do not depend on the
     device; bfloat16 activations take about half the memory.
     """

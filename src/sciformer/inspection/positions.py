@@ -61,8 +61,8 @@ class Similarity(NamedTuple):
         """Mean similarity of neighbours (also diagonal), and of all other pairs.
 
         A correlation misses encodings that are similar both nearby and at opposite edges of an image. At irregular
-        positions, two tokens are neighbours if their distance is at most 1.5 times the distance of each of them to its
-        nearest token.
+        positions, two tokens are neighbours if, for each of the two tokens, their distance is at most 1.5 times the
+        distance to the nearest token.
         """
         distance, like = self.pairs
         nearest = np.where(np.eye(len(self.distance), dtype=bool), np.inf, self.distance).min(1)
@@ -140,7 +140,7 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
 
 
 def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
-    """Draw panels: the similarity of one grid position each to all positions."""
+    """Draw panels, each with the similarities of a grid position to all positions."""
     height, width = shape
     lines = [even_steps(size, MAX_PANELS) for size in shape]
     high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with gaps between panels

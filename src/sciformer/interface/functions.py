@@ -54,7 +54,7 @@ def finetune(
 ) -> Run:
     """Train a recipe from the weights of another run.
 
-    source   pretrained run; the other arguments are those of `train`
+    source   pretrained run; the other arguments are as in `train`
     """
     path = source.path if isinstance(source, Run) else Path(source)
     made = _recipe(recipe, data, valid, test, parts).change({"train.init_from": str(path)})

@@ -44,7 +44,10 @@ class Exporter:
 
 
 def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
-    """Make a function for `Exporter.accepts`: true for one stream of these tokens."""
+    """Make a function for `Exporter.accepts`.
+
+    It tests whether a run has a single stream, with tokens of the class `kind`.
+    """
     return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 
@@ -127,7 +130,10 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse a file, a non-empty folder, or files not from an export as the target."""
+    """Refuse a target `out` that is a file or a non-empty folder.
+
+    With `overwrite`, the folder may contain files of an earlier export, but no other files.
+    """
     if not out.exists():
         return
     if not out.is_dir():

@@ -46,10 +46,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         if (index := folder / f"{name}.index.json").is_file():
             return _read_shards(index, read)
     names = ", ".join(sorted(path.name for path in folder.iterdir())[:8])
-    raise UserError(
-        f"{folder} has no {SAFETENSORS_FILE} (or {PICKLED_FILE})" + (f", only {names}" if names else ": it is empty"),
-        file=folder,
-    )
+    there = f"only {names}" if names else "the folder is empty"
+    raise UserError(f"{folder} has no {SAFETENSORS_FILE} (or {PICKLED_FILE}): {there}", file=folder)
 
 
 def _read_shards(index: Path, read: Any) -> dict[str, Tensor]:

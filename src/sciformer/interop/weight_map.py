@@ -30,7 +30,8 @@ class WeightMap:
     rows         number of rows of each weight in `theirs`; optional for a single weight
     transposed   whether the other library stores matrices as (inputs, outputs)
     rope_halves  number of heads to reorder in each weight of `theirs` (0: none). Rotary positions of Hugging Face
-                 rotate the pairs (x_i, x_i+E/2); rotary positions of Sciformer rotate the neighbours (x_2i, x_2i+1)
+                 rotate the pairs (x_i, x_i+E/2) of a head of width E; rotary positions of Sciformer rotate the
+                 neighbours (x_2i, x_2i+1)
     rope_share   rotated fraction of each head
     zeros        whether the weight of Sciformer may be missing; the other weights are then zeros
     """
@@ -134,7 +135,7 @@ def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config
         raise config.error(f"{config.where} lacks the weights {list_names(missing)}", there)
     ours = {link.ours: link.from_theirs(left, config) for link in links}
     if left:
-        message = f"{config.where} has weights that its kind of model does not use: {list_names(sorted(left))}"
+        message = f"{config.where} has weights that are unknown for this kind of model: {list_names(sorted(left))}"
         raise config.error(message, "Models with these weights are not supported.")
     return ours
 

@@ -22,7 +22,7 @@ MAX_ROUNDING_ERROR = 0.02  # largest |sum - 1| of a row of probabilities, for ha
 
 
 def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """Convert to a float array, checked to be non-empty and to have this `shape`."""
+    """Convert to a float array; refuse an empty array or another `shape`."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise UserError(f"`{name}` must be numbers, not an array of {array.dtype}")
@@ -34,7 +34,7 @@ def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -
 
 
 def finite_floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
-    """Convert data (not model outputs) to a float array, checked to be finite."""
+    """Convert data (not model outputs) to a float array; refuse NaN and infinity."""
     array = floats(name, values, shape)
     if wrong := int((~np.isfinite(array)).sum()):
         raise UserError(f"{wrong} of {array.size} numbers in `{name}` are not finite", hint="Remove them first.")
@@ -82,11 +82,11 @@ def numbers(*outputs: Floats) -> bool:
 
 
 def demand_numbers(what: str, output: Floats) -> None:
-    """Refuse non-finite model outputs if a result cannot be nan.
+    """Refuse non-finite model outputs, for results that cannot be nan.
 
     what   name of the result in the error, such as "the ROC curve"
     """
     if not numbers(output):
         wrong = int((~np.isfinite(output)).sum())
-        message = f"{what} cannot be computed, because {wrong} numbers of the model are not finite (NaN or infinity)"
+        message = f"{what} cannot be computed, because {wrong} numbers in the model output are NaN or infinite"
         raise UserError(message, hint="The model may have diverged: check its loss.")

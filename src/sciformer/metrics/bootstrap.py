@@ -43,9 +43,9 @@ def score_intervals(outputs: Mapping[str, Any], names: Iterable[str], seed: int 
 
 
 def too_few_samples(outputs: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Names of the metrics with too few samples of the classes.
+    """Names of the metrics for which the classes have too few samples.
 
-    The minimum is `class_samples` samples in at least two classes.
+    At least two classes must have `Metric.class_samples` samples each.
     """
     if "label" not in outputs:
         return []

@@ -58,8 +58,8 @@ def log_loss(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | Non
 def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
-    The mean is over classes that occur in the labels or in the predictions. A class that occurs in only one of these
-    has an F1 of 0.
+    The mean is over classes that occur in the labels or in the predictions. A class that occurs only in the labels, or
+    only in the predictions, has an F1 of 0.
     """
     found = class_scores(probabilities, label)
     return float(np.nanmean(found.f1)) if found is not None else NAN
@@ -144,7 +144,7 @@ def _table(p: Floats, truth: Integers) -> Integers:
 
 
 def _win_rates(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
-    """Probabilities (C,) for a sample of class c to outscore a sample of each class."""
+    """Win rates (C,): probability of a higher score for class c than for each class."""
     values, place = np.unique(score, return_inverse=True)
     own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
     above = own.sum() - own.cumsum() + own / 2  # equal scores count half

@@ -33,8 +33,8 @@ def crossing(
     only touches the level, or ends on it, does not cross. If the curve stays on the level over an interval before it
     passes through, x* is the middle of the interval.
 
-    A noisy curve may cross several times. Then x* is the crossing that separates the samples best: the first with the
-    largest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples.
+    A noisy curve may cross several times. Then x* is the crossing that separates the samples best: the crossing
+    with the largest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)| over all samples (the first of equal crossings).
 
     The error is the standard deviation of x* over `draws` bootstrap draws of samples or groups. It is nan if more than
     one draw in ten has no crossing, or if there is only one group. Value and error are nan if p never crosses or is not

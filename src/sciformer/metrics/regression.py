@@ -124,8 +124,12 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean of <found, true> / √(<found, found> <true, true>); 1 is perfect.
 
-    Each product is a sum over points. Samples with a true series of only zeros are excluded; nan if no sample remains.
-    A sample with a found series of only zeros counts as 0.
+    Each product <a, b> is a sum over the points of a sample. Samples with a true series of only zeros are excluded; nan
+    if no sample remains. A sample with a found series of only zeros counts as 0.
+
+    inner        (n,) products <found, true>
+    power        (n,) products <found, found>
+    true_power   (n,) products <true, true>
     """
     product = floats("inner", inner)
     own, truth = floats("power", power, product.shape), finite_floats("true_power", true_power, product.shape)

@@ -1,8 +1,9 @@
 """Metrics of retrieval: recall@k, mean rank, and accuracy of pairs in a batch.
 
-Each sample has two vectors, of its two streams or of its two views. The rank of a sample is the place of its own second
-vector among all second vectors, ordered by cosine to its first vector (1 is the best). In the reverse direction the
-second vector is the query. Retrieval from more samples is harder: compare scores only for equal numbers of samples.
+Each sample has two vectors, of its two streams or of its two views. All second vectors are ordered by their cosine
+to the first vector of a sample. The rank of the sample is the place of its own second vector in this order (1 is the
+best). In the reverse direction the second vector is the query. Retrieval from more samples is harder: compare scores
+only for equal numbers of samples.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def ranks(queries: ArrayLike, keys: ArrayLike) -> Floats:
     """
     first, second = floats("queries", queries), floats("keys", keys)
     if first.ndim != 2 or first.shape != second.shape:
-        message = f"`queries` {first.shape} and `keys` {second.shape} must have one shape (n, D)"
+        message = f"`queries` {first.shape} and `keys` {second.shape} must have the same shape (n, D)"
         raise UserError(message)
     if not numbers(first, second):
         return np.full(len(first), NAN)
@@ -88,6 +89,9 @@ def reverse_mean_rank(reverse_rank: ArrayLike) -> float:
 
 @metric("higher", ("matched",), "share of pairs found within their batch, both ways")
 def pair_accuracy(matched: ArrayLike) -> float:
-    """Share of pairs with the largest similarity in their batch, over both directions."""
+    """Mean share of matched pairs in a batch.
+
+    matched   (n,) share of the two directions in which the pair of a sample has the largest similarity: 0, ½ or 1
+    """
     values = floats("matched", matched)
     return float(values.mean()) if numbers(values) else NAN

@@ -44,7 +44,7 @@ def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
     rights, counts = _sums("correct", correct, count)
     if (rights < 0).any() or (rights > counts).any():
         message = "`correct` must be from 0 to `count`, but a sample has a value outside this range"
-        raise UserError(message, hint="Both must be sums over the tokens of a sample.")
+        raise UserError(message, hint="`correct` and `count` must be sums over the tokens of a sample.")
     return float(rights.sum() / counts.sum()) if numbers(rights) and counts.sum() > 0 else NAN
 
 

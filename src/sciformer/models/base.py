@@ -51,7 +51,7 @@ class Model(TrunkChoice, Section):
     stream_options: ClassVar[type[StreamOptions]] = StreamOptions
     """Class of the sections of the streams."""
     joins_streams: ClassVar[bool] = False
-    """Whether one trunk reads the tokens of all streams (default: no). Predictions then need no choice of a stream."""
+    """Whether one trunk reads the tokens of all streams (default: no). If so, `predict` needs no `objective.stream`."""
 
     readout_layer: bool = False
     """Add a linear layer, an activation and a norm before the token readout, as in BERT (default: false)."""
@@ -60,7 +60,7 @@ class Model(TrunkChoice, Section):
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
-        """Subclass with the keys of the selected trunk, also for each stream."""
+        """Subclass with the keys of the selected trunks, of the model and of each stream."""
         plain: type[Any] = cls.plain or cls
         made = super().with_choices(values)
         streams = {key: own for key, own in values.items() if isinstance(own, Mapping) and key not in made.model_fields}
@@ -71,7 +71,7 @@ class Model(TrunkChoice, Section):
         return _with_streams(made, tuple(fields.items()))
 
     def for_stream(self, stream: str) -> Self:
-        """Model section of one stream, with the stream's own keys in place of the model's."""
+        """Model section of one stream: keys of the stream replace keys of the model."""
         if stream not in self.streams:
             return self
         plain: type[Any] = type(self).plain or type(self)
@@ -103,7 +103,8 @@ class Model(TrunkChoice, Section):
         if self.keeps_width and width != self.dim:
             others = ", ".join(name for name in names("trunk") if not find("trunk", name).keeps_width)
             message = f"`model.trunk: {self.trunk}` needs tokens of width {self.dim}, but their width is {width}"
-            raise UserError(message, hint=f"Embed the tokens, or use one of the trunks {others}.", key="model.trunk")
+            hint = f"Choose another tokens.embed, or one of the trunks {others}."
+            raise UserError(message, hint=hint, key="model.trunk")
         raster = (lambda: tokens.raster) if isinstance(tokens, Gridded) else tuple
         return TokenForm(tokens.kind, width, tokens.axes, tokens.grid_shape, raster, tokens.initial_std, leading)
 

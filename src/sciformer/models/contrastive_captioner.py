@@ -127,7 +127,10 @@ class ContrastiveCaptionerNetwork(nn.Module):
         return Encoded(x, view.valid, stream=SOURCE)
 
     def _read(self, view: StreamView, watch: Watch | None) -> tuple[Encoded, Tensor]:
-        """Output of the decoder's first half, with the class token and without (B, N, D)."""
+        """First half of the decoder.
+
+        Returns its output with the class token, and its output (B, N, D) without the class token.
+        """
         valid, at, x = view.valid, view.columns.get("at"), self.entrance[TARGET](view)
         if isinstance(valid, Ragged):
             x, at, valid = valid.pad(x), None if at is None else valid.pad(at), valid.valid

@@ -118,8 +118,8 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         tied = {id(weight) for weight in self.entrance.embedding.parameters()}
         if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):
             raise UserError(
-                f"model.decoder_dim must be {self.dim}, because the readout shares the weights of the embedding, "
-                f"but it is {wide}",
+                f"model.decoder_dim is {wide}, but must be {self.dim}, because the readout shares the weights of the "
+                "embedding",
                 key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)

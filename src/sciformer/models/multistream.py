@@ -84,7 +84,7 @@ class Multistream(Encoder):
         return made
 
     def _without_position(self) -> Any:
-        """Section of the shared trunk, without a positional encoding and keys of streams."""
+        """Section of the shared trunk: no positional encoding, no keys of single streams."""
         plain: type[Any] = type(self).plain or type(self)
         given = {key: getattr(self, key) for key in self.model_fields_set if key not in self.streams}
         given["position"] = "none"
@@ -214,7 +214,7 @@ class MultistreamNetwork(EncoderNetwork):
 
 
 def pad_streams(view: StreamView) -> StreamView:
-    """View of packed streams with padded columns."""
+    """Convert all streams of a view from packed to padded columns."""
     streams = {}
     for name, one in view.streams.items():
         columns = {key: one.pad(column) for key, column in one.columns.items()}

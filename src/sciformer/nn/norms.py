@@ -69,7 +69,7 @@ class BatchNorm(nn.Module):
         return y.to(x.dtype).view(x.shape)
 
     def plain(self, x: Tensor) -> Tensor:
-        """Normalise x (n, D, ...) without padding."""
+        """Normalise x (n, D, ...); in training, all rows count in the statistics."""
         if not self.training:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.epsilon)
         if self.over_ranks:

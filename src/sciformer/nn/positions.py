@@ -254,7 +254,7 @@ class Rotary(Position):
             raise UserError(f"head_dim must be {wanted}, not {head_dim}")
         self.turned = round(share * head_dim / (2 * axes))  # rotated pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
-            raise UserError(f"share must be at most 1 and rotate at least one pair of channels, not {share:g}")
+            raise UserError(f"share must be at most 1, and enough for one rotated pair of channels, not {share:g}")
         self.head_dim, self.axes, self.base, self.pairs = head_dim, axes, base, pairs
         self.periods, self.spread = checked(periods), 1 if heads is None or periods is None else heads
         if self.spread > 1:

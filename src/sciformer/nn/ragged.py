@@ -110,5 +110,8 @@ class Ragged:
 
 
 def zero_padding(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Set x (B, N, ...) to 0 at padding (`valid` (B, N) is False), also NaN values."""
+    """Set x (B, N, ...) to 0 at padding, even where x is NaN.
+
+    valid  (B, N) mask, False at padding
+    """
     return x if valid is None else x.masked_fill(~valid[(..., *[None] * (x.dim() - valid.dim()))], 0)

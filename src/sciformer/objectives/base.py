@@ -176,7 +176,7 @@ class Objective(Section):
 
         dims   width of the pooled vector of each stream
         """
-        message = f"`objective.kind: {self.kind}` takes one vector of a sample, not the vectors of {len(dims)} streams"
+        message = f"`objective.kind: {self.kind}` takes one vector per sample, not the vectors of {len(dims)} streams"
         raise UserError(message, hint="Use objective.kind: contrast.", key="objective.kind")
 
     @property
@@ -205,8 +205,8 @@ class Objective(Section):
     def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform the gradients between the backward pass and clipping.
 
-        For example, the natural gradient is such a transform. `gradients` maps weight names to gradients of the mean
-        loss over all ranks. The batch is in one piece; `inputs.carried` has the values returned by `step`.
+        An example is the natural gradient. `gradients` maps weight names to gradients of the mean loss over all ranks.
+        The batch is not divided into micro-batches; `inputs.carried` has the values returned by `step`.
         """
         return gradients
 

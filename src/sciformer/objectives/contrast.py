@@ -109,7 +109,7 @@ class Contrast(Objective):
         return (names[0], names[1]) if len(names) == 2 else (names[0], VIEW + names[0])
 
     def fit(self, train: Dataset) -> None:
-        """Check the streams; two views of a sample must differ."""
+        """Check the streams; for a single stream, check that two views of a sample differ."""
         first, second = self.compared(train.tokens)
         self.asked_stream(train.tokens)
         if not second.startswith(VIEW):
@@ -128,9 +128,9 @@ class Contrast(Objective):
             )
 
     def augment(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom, training: bool) -> Batch:
-        """Augment two views of a single stream; in training, augment pairs of streams.
+        """Augment the samples: one stream as two views, two streams only in training.
 
-        The two views are made in an evaluation too.
+        The two views of a single stream are made in an evaluation too.
         """
         if len(tokens) > 1:
             return super().augment(batch, tokens, rng, training)
@@ -178,7 +178,11 @@ class Contrast(Objective):
     def compare(
         self, model: Any, inputs: ModelInputs, names: tuple[str, str], one: Tensor, other: Tensor, outputs: bool
     ) -> tuple[Tensor, Outputs]:
-        """Summed loss of the vectors (B, projection) of all ranks; outputs of this rank."""
+        """Summed loss over the pairs of all ranks, and outputs of the pairs of this rank.
+
+        names        names of the two streams or views
+        one, other   (B, projection) unit vectors of these two streams or views, on this rank
+        """
         first, mine = inputs.gathered(one)
         second, _ = inputs.gathered(other)
         with torch.autocast(first.device.type, enabled=False):
@@ -205,7 +209,8 @@ class Contrast(Objective):
 def nt_xent(first: Tensor, second: Tensor, scale: Tensor | float, views: bool) -> tuple[Tensor, Tensor]:
     """NT-Xent loss (B,) of pairs of unit vectors (B, D), and retrieval accuracy (B,).
 
-    The accuracy is the share of the two directions in which the pair has the largest similarity.
+    A direction, from `first` to `second` or back, counts as correct if the pair has the largest similarity among all
+    candidates. The accuracy of a pair is 0, 1/2 or 1, for no, one or two correct directions.
 
     views   True: the vectors of both sides are candidates (SimCLR); False: only the vectors of the opposite side (CLIP)
     """

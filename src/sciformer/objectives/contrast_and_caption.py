@@ -62,7 +62,8 @@ class ContrastAndCaption(Contrast, Seq2Seq):
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         for name in (SOURCE, TARGET):
             if name not in inputs.streams:
-                raise UserError(f"the model cannot be evaluated, because the data have no {name}", key="tokens")
+                message = f"the model cannot be evaluated, because the data have no {name}"
+                raise UserError(message, hint=f"Add the {name} to the data.", key="tokens")
         source, target = inputs.view(SOURCE), inputs.view(TARGET)
         *encoded, hidden = model.caption(source, target)
         names = (SOURCE, TARGET)
@@ -90,7 +91,7 @@ class ContrastAndCaption(Contrast, Seq2Seq):
 
 
 def sums(inputs: ModelInputs, *numbers: Tensor) -> Tensor:
-    """Sums of numbers over all ranks, with gradients."""
+    """Sum each number over all ranks, with gradients."""
     row = torch.stack([number.to(numbers[0].dtype) for number in numbers])
     return gather_row(row).sum(0) if inputs.divided else row
 
@@ -106,6 +107,8 @@ def with_next(stream: Stream, hides: tuple[str, ...]) -> Stream:
     """Add columns «target ...» with the next token, and a mask `asked`.
 
     The mask is False for the last token of a sample, because no token follows it.
+
+    hides  columns of the token to predict; each gets a column «target ...»
     """
     total = int(stream.lengths.sum())
     following = np.minimum(np.arange(total) + 1, max(0, total - 1))

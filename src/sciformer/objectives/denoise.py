@@ -167,8 +167,8 @@ class Denoise(Objective):
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
         """Means and deviations of token values, and class logits.
 
-        Means and deviations are (B, N, P) or (T, P), for P values per token. Without a label, the means take the place
-        of the logits.
+        Means and deviations are (B, N, P) or (T, P), for P values per token. Without a label, the means are
+        returned again in place of the logits.
         """
         encoded = model.encode(inputs.view(self.stream))
         value = model.heads["value"](model.tokens(encoded))

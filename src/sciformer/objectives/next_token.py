@@ -69,7 +69,7 @@ def ask_tokens(
 
 
 def flat_targets(view: StreamView, hidden: Tensor) -> Columns:
-    """Target columns with flat tokens (n, ...), by name without the prefix «target »."""
+    """Target columns as flat tokens (n, ...); their names lose the prefix «target »."""
     last = hidden.dim() - 2
     named = {name.removeprefix(PREFIX): column for name, column in view.columns.items() if name.startswith(PREFIX)}
     return {name: column.flatten(0, last) for name, column in named.items()}
@@ -81,7 +81,10 @@ def tokens_agree(one: Columns, target: Columns) -> Tensor:
 
 
 def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
-    """Shift tokens by one: columns named «target ...» hold the next token."""
+    """Shift tokens by one: columns named «target ...» hold the next token.
+
+    hides  columns of the token to predict; each gets a column «target ...»
+    """
     missing = [name for name in hides if name not in stream.columns]
     if missing:
         raise UserError(f"the tokens lack the column `{missing[0]}`; they have the columns {', '.join(stream.columns)}")

@@ -114,7 +114,8 @@ class Translate(Seq2Seq, NextToken):
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         if TARGET not in inputs.streams:
-            raise UserError("the model cannot be evaluated, because the data have sources but no targets")
+            message = "the model cannot be evaluated, because the data have sources but no targets"
+            raise UserError(message, hint="Add a target for each source to the data.")
         view = inputs.streams[TARGET]
         if self.agreement and model.training and not outputs:
             return self._r_drop_loss(model, inputs), {}

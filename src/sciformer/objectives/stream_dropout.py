@@ -1,4 +1,4 @@
-"""Dropout of whole streams: samples that lack a stream, drawn at random in training."""
+"""Dropout of whole streams: in training, random samples lose a stream."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .base import Objective
 
 
 class StreamDropout(Objective):
-    """Objective on the pooled vector, with dropout of whole streams (modality dropout, arXiv 1501.00102).
+    """Objective on the pooled vector, with dropout of whole streams.
 
-    A model that never misses a stream in training may fail without it later. A dropped stream has no tokens in the
-    sample, as if it were missing in the data.
+    This is modality dropout (arXiv 1501.00102). If no stream is ever missing in training, a model may fail later on
+    samples without a stream. A dropped stream has no tokens in the sample, as if it were missing in the data.
     """
 
     drop_stream: float = Field(default=0.0, ge=0, lt=1)
@@ -39,9 +39,10 @@ class StreamDropout(Objective):
 def draw_streams(
     batch: Batch, names: Sequence[str], probability: float, rng: SampleRandom, option: str
 ) -> dict[str, Array]:
-    """Draw the samples that lose a stream, as a mask (B,) for each of the streams `names`.
+    """Draw the samples that lose a stream: a mask (B,) for each stream in `names`.
 
-    One stream with tokens stays in each sample: if all were drawn, the one with the largest random number.
+    At least one stream with tokens stays in each sample. If all streams of a sample were drawn, the stream with the
+    largest random number stays.
 
     option  key of the objective, for the error and for the random numbers
     """

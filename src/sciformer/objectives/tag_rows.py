@@ -92,6 +92,6 @@ def _character_ranges(words: Array, table: Table) -> tuple[list[Array], list[Arr
 
 
 def _join(words: Array, starts: Array, ends: Array) -> str:
-    """Join words with spaces, one for each character between two words in the text."""
+    """Join words; each character between two words in the text becomes a space."""
     gaps = ["", *(" " * int(start - end) for start, end in zip(starts[1:], ends))]
     return "".join(gap + str(word) for gap, word in zip(gaps, words))

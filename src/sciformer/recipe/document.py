@@ -49,12 +49,12 @@ class Document:
     places: dict[Keys, Place]
     whole: Place
     layers: dict[Keys, int] = field(default_factory=dict)
-    """Key -> number of the document with its value: 0 for the lowest base, 1 for the document merged over it, ..."""
+    """Key -> number of the document that sets it: 0 for the lowest base, 1 for the document merged over it, ..."""
     replaced: frozenset[Keys] = frozenset()
     """Keys of mappings with the tag !replace; these mappings replace the base instead of being merged."""
 
     def where(self, keys: Keys) -> Place:
-        """Place of a key in its file; for an absent key, the place of the key around it."""
+        """Place of a key in its file; for an absent key, the place of its section."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.whole)
 
@@ -141,7 +141,7 @@ def differences(
 
 
 def read(file: Path | Traversable, label: str) -> Document:
-    """Read a YAML file; refuse files too large, not text, empty or not YAML."""
+    """Read a YAML file; refuse a file that is too large, empty, not text or not YAML."""
     whole = Place(label, str(file))
     try:
         with file.open("rb") as stream:

@@ -106,7 +106,7 @@ def load(place: str) -> Any:
 
 
 def extensions(what: str) -> Iterator[Any]:
-    """Objects of fields without names: importers, exporters, estimators, ..."""
+    """Objects of all fields at an extension point without names, such as `importers`."""
     for home, one in fields().items():
         for place in getattr(one, what):
             yield load(f"{package_of(home)}{place}")

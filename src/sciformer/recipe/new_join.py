@@ -1,4 +1,6 @@
-"""Guessed recipes for a table of objects with images, series or other data of each object: several streams.
+"""Guessed recipes with several streams, for a table of objects.
+
+Each object has images, series or other data:
 
     sciformer new join objects.csv                  columns with names of files, columns with lists, numbers
     sciformer new join objects.csv curves.parquet   a further file has many objects, found by an id
@@ -46,7 +48,7 @@ class FoundStream(NamedTuple):
 
 
 def guess_join(names_given: list[str], paths: list[Path], given: Given) -> Page:
-    """Guess a recipe of a multistream transformer for a table of objects and its files."""
+    """Guess a multistream recipe for a table of objects and its files."""
     first, *others = names_given
     section = Join(kind=KIND, files=[first])
     table = section.read_table(paths[0])
@@ -72,7 +74,7 @@ def guess_join(names_given: list[str], paths: list[Path], given: Given) -> Page:
         told = f"the streams are: {', '.join([*streams, *([NUMBERS] if numbers else [])]) or 'none'}"
         hint = "Name files in a column of the table, add a file with series or lists, or columns of numbers. "
         hint += "For a single stream write the recipe for its kind: sciformer new KIND FILES."
-        raise UserError(f"a recipe of several streams needs two of them, but {told}", hint=hint, file=paths[0])
+        raise UserError(f"a recipe of several streams needs at least two streams, but {told}", hint=hint, file=paths[0])
     found = [
         Found("data.kind", KIND),
         Found("data.files", [first], "one row per object; file names in it are relative to its folder"),
@@ -118,7 +120,7 @@ def _is_number(column: Any) -> bool:
 
 
 def _from_cells(column: str, cells: Array, folder: Path) -> FoundStream | None:
-    """Stream of the files that a column names; None if it names none."""
+    """Stream of the files named in a column; None if the column names no files."""
     filled = cells[cells != ""].tolist()
     places = [folder / cell for cell in filled]
     there = [path for path in places if path.is_file()]
@@ -136,13 +138,14 @@ def _from_cells(column: str, cells: Array, folder: Path) -> FoundStream | None:
 
 
 def _by_id(file: str, texts: Mapping[str, Array]) -> FoundStream:
-    """Stream of a file with many objects, and the column of the table with their ids."""
+    """Stream of a file with many objects, with the table column of the object ids."""
     kind, page = _guess_kind([Path(file).expanduser()], f"the lists or rows of {file}")
     data, tokens = _stream_keys(page)
     reader = Join(kind=KIND, streams={kind: {**data, "files": [file]}}).reader(kind)
     found = read_whole(reader.read([file]))
     if "id" not in found:
-        raise UserError(f"{file} has no column that tells objects apart", hint="Name it: data.id.", file=file)
+        message = f"{file} has no column with the id of the object"
+        raise UserError(message, hint="Add a column `id`, or rename the column with the ids to `id`.", file=file)
     ids = set(as_names(found["id"], "id", "").tolist())
     shares = {name: len(ids.intersection(cells.tolist())) / max(1, len(ids)) for name, cells in texts.items()}
     column = max(shares, key=lambda name: shares[name], default="")
@@ -170,11 +173,11 @@ def _guess_kind(paths: Sequence[Path], what: str) -> tuple[str, Page]:
         if any(one.key == "tokens.kind" for one in page.found):
             return kind, page
     hint = " ".join(f"{reason}." for reason in reasons[:4])
-    raise UserError(f"{what} fit no kind of data", hint=hint, file=paths[0])
+    raise UserError(f"no kind of data fits {what}", hint=hint, file=paths[0])
 
 
 def _stream_keys(page: Page) -> tuple[dict[str, Any], list[Found]]:
-    """Keys of the reader, and keys of the tokens, from a recipe for the files of one stream."""
+    """Keys of reader and tokens, from a recipe for the files of one stream."""
     data: dict[str, Any] = {}
     for one in page.found:
         section, _, key = one.key.partition(".")
@@ -196,7 +199,10 @@ def _token_keys(name: str, stream: FoundStream) -> list[Found]:
 
 
 def _find_question(table: Table, count: int, given: Given) -> guess.Question:
-    """Choose the objective: classes in a column with a usual name, given values, or masked tokens."""
+    """Choose the objective: classify, regress or masked.
+
+    The classes are in a column with a usual name, such as `label`, or in a column named by the user.
+    """
     drop = Found("objective.drop_stream", DROP_STREAM, "in training, so that any stream may be missing later")
 
     def classify() -> guess.Question | str:

@@ -80,7 +80,7 @@ class Recipe:
         return replace(_validate(self.source, {**(changes or {}), **more}, where), tables=self.tables)
 
     def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
-        """Copy of the recipe, with the values of `below` for all keys not set in it.
+        """Copy of the recipe; keys not set in the recipe take their values from `below`.
 
         label   origin of the values in error messages
         """

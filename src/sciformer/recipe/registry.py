@@ -119,8 +119,8 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     choices: ClassVar[Mapping[str, str]] = {}
-    """Choices of a section: key (`trunk`) -> extension point. The value of the key selects a class of options, and its
-    keys become keys of the section."""
+    """Choices of a section: key (`trunk`) -> extension point. The value of the key selects a class of options, and
+    the keys of this class become keys of the section."""
     choice_keys: ClassVar[Mapping[str, str]] = {}
     """`choices` of a composed class, together with the choices of the selected options."""
     plain: ClassVar[type[Any] | None] = None

@@ -51,6 +51,6 @@ VALUES = {
 
 
 def new_value(key: str, value: object) -> str | None:
-    """New name of an old value of `model.trunk`, `data.kind`, ...; else None."""
+    """New name of an old value of `model.trunk`, `data.kind`, ...; None if unchanged."""
     tables = [VALUES, *(field.renamed for field in fields().values())]
     return next((table[key][str(value)] for table in tables if str(value) in table.get(key, {})), None)

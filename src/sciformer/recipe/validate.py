@@ -155,7 +155,10 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
 
 
 def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
-    """Keys from the location in a pydantic error, without type names."""
+    """Keys from the location in a pydantic error, without type names.
+
+    missing   whether the error is about a missing key, the last part of the location
+    """
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
         named = missing and number == len(location) and isinstance(part, str)

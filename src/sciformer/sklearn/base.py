@@ -39,8 +39,8 @@ class Transformer(BaseEstimator):
     learning_rate  largest learning rate (default: as in the recipe)
     dim            width of the model (default: as in the recipe)
     depth          number of blocks (default: as in the recipe)
-    validation     share of the samples held out to choose the best model (default: 0.1; none below 40 samples in
-                   all, or 5 samples in a class)
+    validation     share of the samples held out to choose the best model (default: 0.1). With fewer than
+                   40 samples, or fewer than 5 samples of a class, no samples are held out
     random_state   seed of weights, order and validation samples (default: 0)
     run            run folder (default: a temporary folder, removed with the estimator)
     warm_start     resume an interrupted training in `run`, instead of starting anew (default: False)

@@ -74,7 +74,7 @@ class Tokens(Section):
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """Columns of lists without negative entries: a negative entry makes no token."""
+        """Columns of lists whose negative entries are left out, for example energies."""
         return ()
 
     @property
@@ -89,8 +89,8 @@ class Tokens(Section):
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """Tokens per sample, from metadata alone; None if the samples must be loaded.
 
-        known  function from a column name to the values of all samples (with `lists=True`: to the lengths of the
-               lists), or to None if the metadata do not have this column
+        known  function of a column name. It returns the values of all samples (with `lists=True`: the lengths of the
+               lists), or None if the metadata do not have this column
         """
         return None
 

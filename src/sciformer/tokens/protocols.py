@@ -45,7 +45,7 @@ class Ability(Tokens):
     def require(cls, tokens: Tokens, who: str) -> Self:
         """Return the tokens; error if they do not declare this protocol.
 
-        who  recipe key with its value, or a command, for the error: the cause of the requirement
+        who  cause of the requirement, for the error: a recipe key with its value, or a command
         """
         if isinstance(tokens, cls):
             return tokens
@@ -184,8 +184,8 @@ class Windowed(Ability):
         """Distance between training windows.
 
         With None (default), there are three cases. If `random_windows` is true, windows start at random positions. If
-        the loss is over tokens and the data are in one piece, a window starts at every token. Otherwise windows are
-        adjacent.
+        the loss is over tokens and all samples are loaded together, a window starts at every token. Otherwise windows
+        are adjacent.
         """
         return None
 
@@ -381,7 +381,10 @@ class Editable(Ability):
         return self.refresh(stream.with_columns(**{column: changed}))
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """Move a token to the position `coordinates`."""
+        """Move a token.
+
+        to   new coordinates of the token, in the order of `coordinates`
+        """
         self.check_token(stream, token, *to)
         if self.movable_column:
             here = np.arange(int(stream.lengths[0])) == token
@@ -403,7 +406,7 @@ class Editable(Ability):
         assert len(stream) == 1, "one sample is edited at a time"
         first, last = prefix_length(self), int(stream.lengths[0]) - 1
         if not first <= token <= last:
-            raise UserError(f"token {token} cannot be edited, only tokens {first} to {last} of the sample")
+            raise UserError(f"token {token} cannot be edited; choose one of the tokens {first} to {last} of the sample")
         if to and len(to) != len(self.coordinates):
             names = " and ".join(self.coordinates)
             raise UserError(f"the new position needs {len(self.coordinates)} coordinates ({names}), not {len(to)}")

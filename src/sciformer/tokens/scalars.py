@@ -67,7 +67,7 @@ class Scalars(Maskable, Exportable, Editable):
             column = table[name]
             if isinstance(column, np.ndarray) and column.dtype.kind in "USO":
                 word = next((one for one in column.astype(str).tolist() if not _is_number(one)), "")
-                hint = "Correct it, or leave the cell empty; or remove the column from tokens.columns."
+                hint = "Replace the text by a number or an empty cell, or remove the column from tokens.columns."
                 raise UserError(f"column `{name}` has text, for example {word!r}", hint=hint, key="tokens.columns")
             if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biuf":
                 raise UserError(f"column `{name}` must have one number for each sample", key="tokens.columns")

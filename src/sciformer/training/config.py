@@ -117,16 +117,17 @@ class Train(Section):
     compile: bool | None = None
     """Whether to compile the step with torch.compile (default: on CUDA only)."""
     cuda_graphs: bool | Literal["whole"] | None = None
-    """Whether to replay a compiled step as CUDA graphs (default: true on one GPU without micro-batches). whole: loss
-    and gradient in one graph for each batch shape, which costs less time on the host and helps small models."""
+    """Whether to replay a compiled step as CUDA graphs (default: true on one GPU without micro-batches). whole: one
+    graph for loss and gradient, for each batch shape. The host then needs less time, which helps small models."""
     workers: int = Field(default=0, ge=0, le=256)
     """Number of data loader processes (default: 0, batches are prepared in the main process)."""
     bucket: bool | None = None
     """Whether to batch samples of similar length together (default: yes, but no for packed samples and for models with
-    batch norms). With batch norms, these batches would bias the statistics."""
+    batch norms). Batches of similar length would bias the statistics of batch norms."""
     pad_to_multiple: int | None = Field(default=None, ge=1, le=1 << 16)
     """Pad samples to a multiple of this number of tokens (default: 32 for a compiled step, else 1). A multiple limits
-    the number of shapes to compile. With `tokens`, the default is 16 or more for long samples."""
+    the number of shapes to compile. With `train.tokens`, the default is at least 16, and larger for
+    long samples."""
     packed: bool = False
     """Whether to concatenate the samples of a batch instead of padding them (default: false)."""
     shard: Literal["none", "full"] = "none"

@@ -238,9 +238,11 @@ def local_tensor(tensor: Tensor) -> Tensor:
 
 
 def own_part(named: Mapping[str, Tensor], first: bool) -> dict[str, Tensor]:
-    """Tensors of this rank for a checkpoint: shards; on rank 0 also unsharded tensors.
+    """Tensors of this rank for a checkpoint: its shards, and unsharded tensors.
 
     The shards of all ranks, concatenated along the first axis in the order of the ranks, are the full tensor.
+
+    first   whether this is rank 0; only rank 0 saves the unsharded tensors
     """
     found = {}
     for name, tensor in named.items():

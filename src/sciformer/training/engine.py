@@ -181,7 +181,7 @@ class Engine:
         """Log a skipped step; error after `max_skipped` skipped steps in a row."""
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
-        where = f"NaN or infinity in samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
+        where = f"NaN or infinity in samples {found[:10]}" if found else f"the samples {batch.ids[:10].tolist()} ..."
         self.log(f"step {number}: the gradient was not finite; the step was skipped ({where})")
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
         self.ranks.lead(lambda: self.folder.append(record))
@@ -254,7 +254,10 @@ class Engine:
         return False
 
     def _evaluate(self) -> tuple[str, Evaluation]:
-        """Evaluate the averaged weights, or else the weights; return part and scores."""
+        """Evaluate the moving average of the weights; return part and scores.
+
+        Without a moving average, the weights themselves are evaluated.
+        """
         part, limit = self.evaluated_part()
         current = self._swap(self.ema) if self.ema else {}
         found = self.evaluate(part, limit)
@@ -313,7 +316,7 @@ class Engine:
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor] | Path:
-        """Weights or their moving average, on the CPU; sharded weights in a file."""
+        """Weights to keep (or their average), on the CPU; a file if they are sharded."""
         kept = {**named_tensors(self.step.model), **self.ema}
         if self.sharded:
             return stream_weights(self.folder.model, kept, self.best, self.ranks)

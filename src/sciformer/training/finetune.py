@@ -77,7 +77,7 @@ class Pretrained:
         ours, theirs = recipe.streams, self.recipe.streams
         if ours.keys() != theirs.keys():
             message = f"the recipe has the streams {', '.join(ours)}, but {self.path} has {', '.join(theirs)}"
-            raise UserError(message, key="tokens", file=self.path)
+            raise UserError(message, hint="Use the same streams in tokens.", key="tokens", file=self.path)
         for name, tokens in ours.items():
             where = "tokens" if len(ours) == 1 else f"tokens.{name}"
             keys = [f"{where}.{key}" for key in tokens.may_differ_when_finetuning]
@@ -158,7 +158,7 @@ class Pretrained:
 
 
 def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
-    """Complete a recipe from its pretrained run; return both.
+    """Complete a recipe from its pretrained run; return the recipe and the run.
 
     The run is None without `train.init_from`, and for a resumed training, which needs only its own folder.
     """

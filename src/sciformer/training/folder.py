@@ -345,7 +345,7 @@ class Folder:
         return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
     def _check_place(self) -> None:
-        """Refuse to write into a missing locked folder, as after a lost network disk."""
+        """Refuse to write if the locked folder is missing, e.g. after a lost network disk."""
         if not self.signature:
             return
         with suppress(OSError):

@@ -15,7 +15,7 @@ RESUME_HINT = "Use another --run, start over with --fresh, or resume with --acce
 
 
 class Changed(UserError):
-    """Error for changed data: not the data at the start of the run."""
+    """Error if the data differ from the data at the start of the run."""
 
 
 def absolute_paths(recipe: Recipe) -> Recipe:

@@ -90,8 +90,8 @@ def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
     for name in [name for name in table if f"{name}{LENGTHS}" in table]:
         values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
-            must = f"must be integers whose sum is the number of values of `{name}`, {len(values)}"
-            found = f"{lengths.dtype} {lengths.shape} with the sum {lengths.sum()}"
+            must = f"must be integers with the sum {len(values)}, the number of values of `{name}`"
+            found = f"{lengths.dtype} of shape {lengths.shape} with the sum {lengths.sum()}"
             raise UserError(f"`{name}{LENGTHS}` of {path} {must}, not {found}", file=path)
         table[name] = Lists(values, lengths.astype(np.int64))
     return table

@@ -25,8 +25,9 @@ NO_STREAMS = ("join",)
 class Join(TaggedFiles):
     """Table with one row per object, joined with files for each stream of tokens.
 
-    Streams are read by the other readers. A stream without `files` has a file for each object, named in a column of the
-    table, relative to its folder. A stream with `files` has the samples of these files, found by the id in a column:
+    Streams are read by the other readers. A stream without `files` has a file for each object. Its path is in a column
+    of the table, relative to the folder of the table. A stream with `files` has samples with ids. The id of the sample
+    of an object is in a column of the table:
 
         files: [objects.csv]
         streams:
@@ -40,8 +41,8 @@ class Join(TaggedFiles):
     files: list[str] = Field(default_factory=list)
     """Tables of objects: names or globs of CSV, Parquet, ECSV or FITS files, one row per object."""
     streams: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Readers of the streams, by any name: `kind` and keys of a reader, and `column`, the column of the table with the
-    file name or the id (default: id)."""
+    """Streams, by any name: each has the `kind` and the keys of a reader, and `column`, the name of the column of the
+    table with file names or ids (default: id)."""
 
     def open(self, log: Any = None) -> Splits:
         notes, self.state["learned"] = list[str](), {}
@@ -74,7 +75,7 @@ class Join(TaggedFiles):
         for name in wanted:
             if name not in table:
                 message = f"the joined objects have no column `{name}`; they have {', '.join(table)}"
-                hint = f"Add a reader with it to data.streams, or correct its name. {nearest(name, table)}"
+                hint = f"Correct the name, or add a stream with this column to data.streams. {nearest(name, table)}"
                 raise UserError(message, hint=hint, key="data.files")
 
     def reader(self, stream: str) -> Data:
@@ -153,7 +154,7 @@ class Join(TaggedFiles):
         if not given.any():
             if gap is None:
                 hint = f"Remove data.streams.{stream} and its tokens, or fill the column."
-                message = f"no object has an entry in column `{column}`, the stream {stream}"
+                message = f"no object has an entry in column `{column}` for the stream {stream}"
                 raise UserError(message, hint=hint, key=where)
             notes.append(f"No object{whose} has an entry in column `{column}`: the stream {stream} is empty.")
             return _gaps(gap, len(keys))
@@ -172,7 +173,7 @@ class Join(TaggedFiles):
         values, counts = np.unique(keys, return_counts=True)
         if len(values) < len(keys) and self.split.by != column:
             message = (
-                f"`{column}` has {values[counts.argmax()]!r} in {counts.max():,} rows, but each object needs its own"
+                f"`{column}` has {values[counts.argmax()]!r} in {counts.max():,} rows, but its entries must be unique"
             )
             hint = f"Remove the duplicates, or keep them in one part: --data.split.by {column}"
             raise UserError(message, hint=hint, key=where)
@@ -195,11 +196,14 @@ class Join(TaggedFiles):
         return np.array([place.get(path, -1) if there else -1 for path, there in zip(files, given)], np.int64), found
 
     def _with_one_sample(self, reader: Data, files: Sequence[Path], stream: str, notes: list[str]) -> list[Path]:
-        """Files with a sample; files without a valid value have none, and files with several are refused."""
+        """Files with a sample, without the files that have no valid value.
+
+        A file with several samples is an error.
+        """
         counts = {path: _count_samples(reader, path) for path in files}
         if large := [path for path, count in counts.items() if count > 1]:
             message = f"each file of the stream {stream} must have one sample, but {large[0]} has {counts[large[0]]:,}"
-            hint = "For one file with many samples, set `files` and name a column of ids."
+            hint = f"Put a file with many samples into data.streams.{stream}.files, with a column of ids."
             raise UserError(message, hint=hint, key=f"data.streams.{stream}", file=large[0])
         empty = [path for path, count in counts.items() if not count]
         words = list_names([str(path) for path in empty], 3)
@@ -244,7 +248,7 @@ class Join(TaggedFiles):
 
 
 def _read_file(reader: Data, files: Sequence[Path], stream: str, notes: list[str]) -> Table:
-    """All samples of the files of single objects."""
+    """All samples of files with one object each."""
     try:
         return read_whole(reader.read(files), notes)
     except UserError as error:

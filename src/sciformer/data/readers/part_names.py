@@ -63,7 +63,8 @@ def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, l
     if "train" not in parts:
         shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         hint = f"Add a training file. To train on these files anyway, use --data.files {' '.join(names[:4])}"
-        raise UserError(f"there is no file to train on: {shown} is named as test or validation data", hint=hint)
+        message = f"there is no file to train on: all files are named as test or validation data ({shown})"
+        raise UserError(message, hint=hint)
     seen = {without_part(level) for part, (_, level) in zip(parts, told) if part == "train"}
     found: dict[str, list[str]] = {"train": []}
     sets: dict[str, str] = {}  # key of each test set, by the name without the part
@@ -78,7 +79,10 @@ def group_by_part(names: Sequence[str], tags: Sequence[str] = ()) -> dict[str, l
 
 
 def note_test_files(paths: Iterable[Path | str]) -> list[str]:
-    """Note training files named as test or validation data, unless all files are."""
+    """Note on training files with the name of test or validation data.
+
+    If all training files have such a name, there is no note.
+    """
     names = list(dict.fromkeys(map(str, paths)))
     odd = [name for name in names if part_of(Path(name).name) in ("valid", "test")]
     if not odd or len(odd) == len(names):

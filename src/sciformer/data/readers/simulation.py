@@ -104,7 +104,7 @@ def write_simulation(section: Simulation, path: Path, overwrite: bool = False, s
 
 
 class SimulatedTable(Simulation):
-    """Base class of simulations of all samples at once, divided by `split`."""
+    """Base class: simulate all samples at once, then divide them by `split`."""
 
     recipe_keys: ClassVar[tuple[str, ...]] = ("split",)
 

@@ -37,7 +37,7 @@ class CueBias(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Share of the first cue: first / (first + second); nan if both are 0."""
+        """Share of the first cue: first / (first + second); nan if both counts are 0."""
         return self.first / (self.first + self.second) if self.first + self.second else float("nan")
 
     @property
@@ -64,7 +64,10 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> CueBi
 
 
 def draw_bias(found: Mapping[str, CueBias], first: str, second: str) -> Figure:
-    """Plot the cue bias of each model or part: a dot per class, an error bar in all."""
+    """Plot the cue bias of each model or part.
+
+    A dot is the bias of a single class; a bar with its error is the bias of all classes together.
+    """
     figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 1.1 + 0.45 * len(found))
     for i, bias in enumerate(found.values()):

@@ -1,4 +1,4 @@
-"""Drawing of images in grey or colour, with an overlay of weights or side by side."""
+"""Drawing of images: side by side, or with an overlay of weights."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def display_limits(image: Array) -> tuple[Array, Array]:
 def to_rgb(image: Array, ends: tuple[Array, Array]) -> Array:
     """Convert an image to RGB values in [0, 1]; NaN pixels get `MISSING_COLOUR`.
 
-    Three channels are drawn as colours, any other number as the mean of the channels in grey. `ends` are the black and
-    white levels.
+    Images with three channels are drawn in colour. For any other number of channels, the mean of the channels is drawn
+    in grey. `ends` are the black and white levels.
     """
     low, high = ends
     shown = _display_channels(image)

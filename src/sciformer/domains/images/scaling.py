@@ -29,7 +29,7 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
         pictures = ImageColumn(table)
         moments = moments or ChannelMoments(pictures.channels)
         if pictures.channels != len(moments.mean):
-            counts = f"the first has {len(moments.mean)} channels and a later image {pictures.channels}"
+            counts = f"the first image has {len(moments.mean)} channels and a later image has {pictures.channels}"
             raise UserError(f"all images must have the same number of channels, but {counts}")
         for rows, images in pictures.groups():
             values = images.reshape(-1, images.shape[-1])

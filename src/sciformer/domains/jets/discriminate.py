@@ -108,7 +108,7 @@ class Discriminate(Classify):
         }
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """Classification metrics and rejections; a lower bound is an `AtLeast`."""
+        """Classification metrics and rejections; a lower bound has the type `AtLeast`."""
         found = self._rejections(outputs)
         return super().score(outputs) | {
             title: AtLeast(one.value) if one.bound else one.value for title, (_, _, one) in found.items()
@@ -147,7 +147,10 @@ class Discriminate(Classify):
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
-        """Names of the scores in the one-line summary; many rejections are left out."""
+        """Names of the scores in the one-line summary.
+
+        Rejections are left out if there are more than MAX_SHOWN_REJECTIONS.
+        """
         shown = super().headline(names)
         hidden = [name for name in shown if _is_rejection(name)]
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]

@@ -103,7 +103,7 @@ class Feature(BaseModel):
     def looks_around(self, shared: Collection[str]) -> bool:
         """Whether the feature depends on other particles of the jet.
 
-        This is so if its formula has a reduction or an index, or uses one of the columns `shared`.
+        True if the formula has a reduction or an index, or if the feature uses one of the columns `shared`.
         """
         if set(self.needs) & set(shared):
             return True

@@ -184,7 +184,8 @@ class LorentzNet(FlatTrunk):
     """LorentzNet (arXiv 2201.08187): `depth` blocks over all pairs of tokens.
 
     The coordinates `at` of the tokens are four-vectors (E, p_x, p_y, p_z). The inputs are scalars of the tokens and the
-    squared mass of each four-vector. The output is Lorentz invariant if the scalars are.
+    squared mass of each four-vector. The output is Lorentz invariant if the scalars are
+    Lorentz invariant.
     """
 
     def __init__(self, inputs: int, dim: int = 72, depth: int = 6) -> None:

@@ -257,7 +257,11 @@ def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array 
 
 
 def _file_layout(path: Path, keys: EventFiles) -> Layout:
-    """Layout of a file: tree, names of the last axis of arrays, and jets of events."""
+    """Layout of a file, guessed where the keys of the section `data` do not set it.
+
+    The layout is the tree, the names of the last axis of arrays, the class column, and the columns that assign
+    particles of an event to jets.
+    """
     given = Layout(keys.tree, keys.mask, keys.axes, keys.label)
     given = replace(given, tree=_find_tree(path, given))
     file = opened(path, given)

@@ -100,8 +100,8 @@ def sculpting(values: Floats, passes: NDArray[np.bool_]) -> Sculpting:
     passes   (n,) mask of the samples that pass the cut
 
     Bins have equal widths between the quantiles 0.5 % and 99.5 %; samples outside count in the outermost bins. Even a
-    random selection has a divergence above 0: `chance` is its mean for equally many samples. Both are nan if no sample
-    passes.
+    random selection of samples has a divergence above 0. `chance` is the mean divergence of random selections with as
+    many samples as pass the cut. Divergence and `chance` are nan if no sample passes.
     """
     low, high = np.quantile(values, [TAIL_SHARE, 1 - TAIL_SHARE])
     if not high > low:

@@ -81,7 +81,8 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     plane: tuple[str, str] = PLANE_COLUMNS
     """Columns deta and dphi of particles, relative to the jet axis. Missing columns are computed from the momenta."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
-    """Columns pT, eta, phi and E of the jet. If a column is missing, all are computed from the momenta."""
+    """Columns pT, eta, phi and E of the jet. If a column is missing, all four columns are computed from
+    the momenta."""
     types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
     """Columns of particle types, with 1 for particles of the type. They are used in plots and as target for hidden
     particles."""
@@ -104,7 +105,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     pair_widths: tuple[Width, ...] = (64, 64, 64)
     """Widths of the hidden layers from pair features to attention heads (default: 64, 64, 64)."""
     pair_last: bool = True
-    """Activation after the last pair layer (default: true). In weaver: `use_pre_activation_pair: false`."""
+    """Activation after the last pair layer (default: true). True means `use_pre_activation_pair=False` in weaver."""
     pair_bias: bool = True
     """Biases in the pair layers (default: true)."""
 

@@ -239,7 +239,7 @@ def _points(table: Table, name: str) -> Lists:
 
 
 def _missing_values(table: Table, file: CurveFile) -> list[float]:
-    """Codes of missing values in values and errors; error for a column of only codes."""
+    """Codes of missing values in `value` and `error`; refuse a `value` of only codes."""
     value = _points(table, "value").values
     found = missing_values_of(value, _points(table, "error").values if "error" in table else None)
     if found and np.isin(value, np.array(found, np.float32)).all():
@@ -412,8 +412,9 @@ def _count_periodic(table: Table, shortest: float) -> tuple[int, int]:
     """Number of curves with a significant period, and number of curves inspected.
 
     A sine of the period explains a share p of the variance of n points. For noise, one of M independent frequencies
-    reaches this share with a probability of at most M (1 - p)^((n - 3) / 2) (arXiv 0901.2573). A slow trend explains as
-    much as its alias of about a day, so the period must explain more than every slow period.
+    reaches this share with a probability of at most M (1 - p)^((n - 3) / 2) (arXiv 0901.2573). A slow trend has an
+    alias with a period of about a day, and the alias explains the same share. A period therefore counts only if its
+    share is larger than the share of every slow period.
     """
     time, value = _points(table, "time"), _points(table, "value")
     error, band = table.get("error"), table.get("band")

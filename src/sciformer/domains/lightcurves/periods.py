@@ -44,14 +44,18 @@ def refuse_hidden_values(tokens: Observations) -> None:
         if value:
             raise UserError(
                 f"tokens.{name}: {str(value).lower()} cannot be used with an objective that hides values, because its "
-                "features come from all values, including the hidden ones",
+                "features come from all values, including the hidden values",
                 hint=f"Remove tokens.{name}, or use an objective that hides no values.",
                 key=f"tokens.{name}",
             )
 
 
 class Points(NamedTuple):
-    """Visible points of several series: columns (T,) for series of `lengths`."""
+    """Visible points of B series, one series after another.
+
+    lengths                   (B,) number of points of each series
+    time, value, error, band  (T,) columns with the points of all series; `band` is None for series without bands
+    """
 
     lengths: Array
     time: Array
@@ -81,7 +85,9 @@ def visible_points(stream: Stream, tokens: Observations) -> Points:
 
 
 def add_phases(stream: Stream, tokens: Observations) -> Stream:
-    """Add the columns `phase`, `period`, `power` (T, K), if `tokens.periods` is set.
+    """Add the columns `phase`, `period`, `power` (T, K) of K periods per series.
+
+    Without `tokens.periods`, nothing is added.
 
     The phase is (time - epoch) / (2 period), modulo 1. Periods come from all values of a sample except upper limits.
     All three columns are 0 for a sample without a period.
@@ -140,7 +146,7 @@ def describe_features(tokens: Observations) -> str:
 
 
 def cached_periods(points: Points, search: PeriodSearch, most: int | None = None) -> tuple[Array, Array, Array]:
-    """Period, epoch and power (B, K) of the first `most` series, cached if possible.
+    """Period, epoch and power (B, K) of K periods of the first `most` series, cached.
 
     The key of the cache is a hash of each series.
     """

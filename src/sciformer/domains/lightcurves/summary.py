@@ -42,9 +42,9 @@ def summary_names(periods: bool) -> list[str]:
 
 
 def add_summary(stream: Stream, tokens: Observations) -> Stream:
-    """Add the column `summary` (T, S) of raw features, if `tokens.summary` is set.
+    """Add the column `summary` (T, S) of S features, if `tokens.summary` is set.
 
-    Unknown features are NaN.
+    The features are not standardised yet; unknown features are NaN.
     """
     if not tokens.summary:
         return stream
@@ -55,7 +55,10 @@ def add_summary(stream: Stream, tokens: Observations) -> Stream:
 
 
 def learn_summary(points: Points, tokens: Observations) -> list[list[float]]:
-    """Mean and standard deviation of each feature over the first series."""
+    """Mean and standard deviation of each summary feature in the training data.
+
+    At most MAX_FITTED_SERIES series are used.
+    """
     found = summaries(points, tokens, MAX_FITTED_SERIES).astype(np.float64)
     known = np.isfinite(found)
     count = np.maximum(known.sum(0), 1)
@@ -65,13 +68,16 @@ def learn_summary(points: Points, tokens: Observations) -> list[list[float]]:
 
 
 def summary_features(stream: Stream, usual: list[list[float]]) -> Array:
-    """Standardised features (T, S), clipped to -5 and 5; 0 if unknown."""
+    """Standardised summary features (T, S), clipped to -5 and 5; 0 if unknown."""
     mean, deviation = np.array(usual).T
     return np.nan_to_num(np.clip((stream.columns["summary"] - mean) / deviation, -5, 5))
 
 
 def summaries(points: Points, tokens: Observations, most: int | None = None) -> Array:
-    """Raw features (B, S) of the first `most` series; NaN if unknown."""
+    """Summary features (B, S) of the first `most` series, before standardisation.
+
+    Unknown features are NaN.
+    """
     period = cached_periods(points, period_search(tokens), most)[0] if tokens.periods else None
     made = np.full((len(points.lengths[:most]), len(summary_names(bool(tokens.periods)))), np.nan, np.float32)
     for row, (time, value, error, band) in enumerate(points.each(most)):

@@ -70,8 +70,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """Divisor of values and errors (default: learned). learned: half the 68 % range of the training data; deviation:
     standard deviation of the visible values in the window; none: 1."""
     errors: Literal["none", "input", "weight", "both"] = "input"
-    """Use of the errors: none, as input of the model, as weight of the loss of hidden values, or both (default:
-    input)."""
+    """Use of the errors (default: input). none: not used; input: input of the model; weight: weights in the loss of
+    hidden values; both: input and weights."""
     weighting: Literal["minmax", "chi2"] = "minmax"
     """Loss weights from errors (default: minmax). minmax: minmax(1 / error) + 1e-3 in each window (ASTROMER 2); chi2:
     1 / error^2. If `gaussian` is set, chi2 adds error^2 to the predicted variance instead."""
@@ -109,7 +109,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     summary: bool = False
     """Add statistics of the whole series to the features of each token (default: false): deviation, skewness, kurtosis,
     percentiles and roughness; with `periods` also harmonics and shape of the curve folded with the first period and
-    with its double. This helps with few labels. Not for objectives that hide values."""
+    with twice this period. This helps with few labels. Not for objectives that hide values."""
     magnitudes: bool = False
     """Whether values are magnitudes (default: false). Plots then show small values on top."""
     augment: tuple[Literal["noise", "thin"], ...] = ()
@@ -251,8 +251,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     def tokenize(self, table: Table) -> Stream:
         """Make tokens with the columns `at`, `value` and `error`; NaN for missing values.
 
-        Values and errors are (T,) or (T, P), times are in double precision. Optional columns: `band`, `limit`, `clean`,
-        and for extra tokens `entry` (row in the embedding table) and `given` (value).
+        Values and errors are (T,), or (T, P) for patches of P values. Times are in double precision. Optional columns:
+        `band`, `limit`, `clean`, and for extra tokens `entry` (row in the embedding table) and `given` (value).
         """
         stream = read_points(table, list(self.bands) or self.state.get("bands", []))
         if not self.limited and stream.columns["limit"].any():

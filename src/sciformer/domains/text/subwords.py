@@ -134,7 +134,7 @@ class Subwords(Coder):
 
     @cached_property
     def onward(self) -> Any:
-        """Tokenizer without a space at the start, for the later parts of a long text."""
+        """Tokenizer without an added space at the start, for later parts of a long text."""
         rules = json.loads(self.text)
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
@@ -144,7 +144,10 @@ class Subwords(Coder):
 
     @cached_property
     def cuts(self) -> bool:
-        """Whether a cut of a text before a space keeps its tokens, tested on examples."""
+        """Whether a text can be cut before a space without a change of its tokens.
+
+        This is tested on a few examples.
+        """
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
 
         def ids(coder: Any, text: str) -> list[int]:

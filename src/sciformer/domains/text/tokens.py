@@ -41,7 +41,8 @@ class Text(Textual, Maskable, Exportable, Editable):
     """Unit of a token (default: characters): characters of the training text, the 256 bytes of UTF-8, words between
     white space, or learned subwords: bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece)."""
     column: str | list[str] = "text"
-    """Data column with the text (default: text). Several columns are concatenated, with separator tokens between."""
+    """Data column with the text (default: text). Several columns are concatenated, with a separator token
+    between two columns."""
     learn: list[str] = Field(default_factory=list)
     """Columns to learn the vocabulary from (default: `column`). Streams with the same `learn` share one
     vocabulary."""
@@ -72,7 +73,7 @@ class Text(Textual, Maskable, Exportable, Editable):
     special: dict[str, str] = Field(default_factory=dict)
     """Names of special tokens by role: padding, unknown, begin, end, mask, separator (default: <pad>, <unk>, ...)."""
     context: int = Field(default=256, ge=1)
-    """Maximum tokens of a window, the context length of the model (default: 256)."""
+    """Maximum number of tokens of a window, the context length of the model (default: 256)."""
     step: int | None = Field(default=None, ge=1)
     """Stride of the training windows in tokens (default: 1, or the context length for large texts)."""
     tie: bool = True
@@ -204,7 +205,7 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def letters(self) -> Literal["characters", "bytes", ""]:
-        """Unit of the tokens if it is "characters" or "bytes", or ""."""
+        """Unit of the tokens: "characters" or "bytes"; "" for words and subwords."""
         if self.unit == "bytes" and not self.tokenizer:
             return "bytes"
         return "characters" if self.unit == "characters" else ""

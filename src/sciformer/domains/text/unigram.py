@@ -49,7 +49,10 @@ class PieceEdges(NamedTuple):
 
 
 class LetterRuns(NamedTuple):
-    """All R substrings of the words; positions count the T letters of all words."""
+    """All R substrings of the words.
+
+    A position is an index into the T letters of all words.
+    """
 
     at: list[Array]  # for each length, (T,) index of the substring that begins at a position, or -1
     first: Array  # (R,) one position of each substring

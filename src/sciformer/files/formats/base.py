@@ -369,7 +369,7 @@ _OPENED: OrderedDict[Key, tuple[tuple[int, int], TableFile]] = OrderedDict()
 
 
 def opened(path: Path, layout: Layout) -> TableFile:
-    """Open a file, or reuse its handle in this process; a fork opens it again."""
+    """Open a file, or reuse its open handle; a forked process opens its own handle."""
     if isinstance(path, MemoryFile):
         return path.open_table(layout)
     key, status = (os.getpid(), path, layout), path.stat()

@@ -1,6 +1,6 @@
 """Tables in memory, of packages such as pandas, polars, pyarrow and astropy.
 
-Arrays of awkward, tensors and lists of samples are also read.
+Awkward arrays, tensors and lists of samples are also read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def has_own_type(what: Any) -> bool:
 def to_frame(columns: Mapping[str, Array], like: Any, rows: Array | None = None) -> Any:
     """Make a table with the package of the table `like`.
 
-    rows   row of `like` for each new row; pandas keeps their index
+    rows   row of `like` for each new row; a pandas table keeps the index of these rows
     """
     package = package_of(like)
     if hasattr(like, "colnames"):
@@ -169,7 +169,7 @@ def to_columns(name: str, values: Any) -> dict[str, Any]:
             return {name: f"{values.dtype}"}
         return _objects(name, values.astype(object).tolist())
     if isinstance(values, Mapping):
-        hint = "Name its columns one by one."
+        hint = "Make each entry of the mapping a column of the table."
         raise UserError(f"`{name}` of the table must be a column, not a mapping", hint=hint)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         kind = type(values).__name__
@@ -189,7 +189,7 @@ def to_columns(name: str, values: Any) -> dict[str, Any]:
 def native(array: Array) -> Array | str:
     """Convert bytes to strings, and numbers to native byte order.
 
-    An array of any further type is described in words.
+    For an array of another type, return its type as a string.
     """
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8", "replace")

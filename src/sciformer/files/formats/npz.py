@@ -59,12 +59,12 @@ def check_zip(path: Path) -> None:
 
 
 def check_member(path: Path, member: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse an array of an .npz file with fewer stored bytes than in the header."""
+    """Refuse an array of an .npz file with fewer bytes than its header says."""
     claimed, name = math.prod(shape) * dtype.itemsize, member.filename.removesuffix(".npy")
     if claimed > member.file_size:
         stored = f"{claimed:,} bytes according to its header, but {member.file_size:,} bytes are stored"
         message = f"the array `{name}` of {path} has {stored}"
-        raise UserError(message, hint="It may be damaged: download or write it again.", file=path)
+        raise UserError(message, hint="The file may be damaged: download or write it again.", file=path)
 
 
 def npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -50,7 +50,8 @@ def draw_weights(
 
     axes       axes to draw into (default: a new figure)
     columns    labels of the columns (default for a square matrix: `rows`)
-    low, high  ends of the colour map (default: 0 or the smallest negative value, and the largest value)
+    low        value at the lower end of the colour map (default: 0, or the smallest value if it is negative)
+    high       value at the upper end of the colour map (default: the largest value)
 
     Small matrices show their values, except values that round to zero. Large matrices show evenly spaced labels.
     """

@@ -67,7 +67,7 @@ def add_weight_bar(figure: Figure, panels: Sequence[tuple[Axes, Any]]) -> None:
 
 
 def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:
-    """Replace the legends of panels by one legend below all of them.
+    """Replace the legends of the panels by one legend below all panels.
 
     grey   draw the markers of the legend in grey, for panels whose colours show weights
     """

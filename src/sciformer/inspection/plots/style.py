@@ -140,5 +140,5 @@ def two_decimals(value: float) -> str:
 
 
 def name_in_words(name: str) -> str:
-    """Replace underscores in the name of a metric by spaces; recall_1 becomes recall@1."""
+    """Replace underscores in a metric name by spaces; recall_1 becomes recall@1."""
     return re.sub(r"\brecall (?=\d+$)", "recall@", name.replace("_", " "))

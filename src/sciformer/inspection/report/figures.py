@@ -39,9 +39,10 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log
     part   part of the data (default: test, else valid)
 
     Some samples are drawn with the attention received by their tokens, as a mean over heads and for every head. The
-    attention matrices of the first sample are drawn if it is short. Further figures show the attention distance and the
-    similarity of positional encodings; for classes and values also attributions, and the change of predictions without
-    the attributed tokens. With several streams, each stream has its own figures, and file names start with the stream.
+    attention matrices of the first sample are drawn if the sample is short. Further figures show the attention distance
+    and the similarity of positional encodings; for classes and values also attributions, and the change of predictions
+    without the attributed tokens. With several streams, each stream has its own figures, and file names start with the
+    stream.
     """
     if samples < 1:
         raise UserError(f"the number of samples must be at least 1, not {samples}", key="--samples")

@@ -114,7 +114,10 @@ def write_onnx(run: Run, folder: Folder, raw: bool = False) -> list[str]:
 
 
 def _only_raw(run: Run, inputs: Inputs) -> tuple[StreamInputs, Preprocessing]:
-    """Inputs and preprocessing of the only stream; refuse graphs without preprocessing."""
+    """Inputs and preprocessing of the only stream, for a graph that takes raw samples.
+
+    Several streams, and tokens without a preprocessing graph, are refused.
+    """
     first, *others = inputs.values()
     if others or first.raw is None:
         kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
@@ -125,7 +128,7 @@ def _only_raw(run: Run, inputs: Inputs) -> tuple[StreamInputs, Preprocessing]:
 
 
 def _join(first: bytes, second: Any, source: str) -> Any:
-    """Graph of two graphs in sequence; the outputs of the first are inputs of the second.
+    """Join two graphs: outputs of the first graph are inputs of the second graph.
 
     source   name of the input of the first graph
     """
@@ -377,9 +380,9 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tupl
 
 
 def check_raw(graphs: Sequence[bytes], run: Run, one: StreamInputs) -> float:
-    """Largest difference between the library and graphs in sequence, whose first graph takes raw samples.
+    """Largest difference between the library and a sequence of graphs.
 
-    Raw samples of several sizes pass through all graphs.
+    The first graph takes raw samples. Raw samples of several sizes pass through all graphs.
     """
     import onnxruntime
 
@@ -402,7 +405,7 @@ def _answers(run: Run, model: nn.Module, inputs: Inputs, given: Columns) -> dict
 
 @torch.no_grad()
 def library_outputs(run: Run, model: Any, inputs: ModelInputs) -> dict[str, Array]:
-    """Outputs of the library by name, in double precision, as a graph should give them."""
+    """Outputs of the library by name, in double precision, to compare with a graph."""
     objective, found = run.assembly.objective, dict[str, Tensor]()
     if not objective.reads_out:
         found = objective.exported(model, inputs)

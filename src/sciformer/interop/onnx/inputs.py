@@ -34,7 +34,10 @@ CHECKED_SAMPLES = (1, 3, 17)  # numbers of samples if tokens fill a grid
 
 
 class SourceEncoder(nn.Module):
-    """Encoder of an encoder-decoder: encoded tokens (B, N, D) of the source, and their mean (B, D)."""
+    """Encoder of an encoder-decoder, as a model of its own.
+
+    The outputs are the encoded tokens (B, N, D) of the source, and their mean (B, D).
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -55,7 +58,10 @@ class SourceEncoder(nn.Module):
 
 
 def run_of_stream(run: Run, stream: str = "") -> Run:
-    """Run with the tokens of a single stream, if the model encodes each stream alone, or only one stream.
+    """Run with a single stream, for models with an encoder for this stream alone.
+
+    These are models with an encoder for each stream, and models that encode only one stream. Other runs are returned
+    unchanged.
 
     stream   name of the stream (default: the stream that the model encodes, else the stream of the objective)
     """

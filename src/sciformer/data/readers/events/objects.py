@@ -37,8 +37,8 @@ class Objects(BaseModel):
     """Prefix of the columns of members, for example PFCands_ (default: the prefix of `index`). Each of these columns
     has one list per sample."""
     at: str = ""
-    """Column with the position of each member in the lists of `members`, as long as `index` (default: the position in
-    `index`)."""
+    """Column with the position of each member in the lists of `members`; its lists must be of the same length as the
+    lists of `index` (default: the position in `index`)."""
 
     def view(self, file: TableFile) -> TableFile:
         """View of the file with a row for each object instead of each event."""
@@ -150,7 +150,7 @@ class ObjectFile(TableFile):
         if (wrong & (self._integers("index", index) >= 0)).any():
             event = int(events[wrong.argmax()])
             message = (
-                f"`{self.objects.at}` has the place {inside[wrong.argmax()]} in event {first + event} of {self.path}"
+                f"`{self.objects.at}` has the position {inside[wrong.argmax()]} in event {first + event} of {self.path}"
             )
             words = f"{message}, but `{name}` has {column.lengths[event]} entries"
             raise self.error(words, key="data.objects.at")

@@ -71,7 +71,7 @@ class EventFiles(FileSet):
     objects: Objects | None = None
     """Objects in lists that become samples, with their members by index, as in NanoAOD: {of: FatJet_, index:
     FatJetPFCands_jetIdx, members: PFCands_, at: FatJetPFCands_pFCandsIdx}. The new columns `row` and `object` hold the
-    numbers of the event and of the object in it (default: each row is a sample)."""
+    number of the event, and the number of the object in its event (default: each row is a sample)."""
     new: dict[str, str] = Field(default_factory=dict)
     """New columns by formulas, which may use each other: {pt: "hypot(px, py)"} (default: none)."""
     select: str = ""
@@ -106,7 +106,7 @@ class EventFiles(FileSet):
             raise UserError(f"classes are given twice: by tags and by {own}", hint=hint, key=own)
         if self.classes and self.label:
             both = "data.classes and data.label are both given"
-            raise UserError(both, hint="Remove one of them.", key="data.classes")
+            raise UserError(both, hint="Remove data.classes or data.label.", key="data.classes")
         return found
 
     def further_columns(self) -> set[str]:
@@ -116,7 +116,7 @@ class EventFiles(FileSet):
     def with_columns(self, columns: Mapping[str, str]) -> Self:
         """Copy of the section for files with renamed columns.
 
-        Formulas of renamed columns are dropped, and `classes` if the column `label` is renamed.
+        Formulas of renamed columns are dropped. If the column `label` is renamed, `classes` is dropped, too.
         """
         new = {name: formula for name, formula in self.new.items() if name not in columns}
         return (

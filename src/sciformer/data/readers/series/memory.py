@@ -55,8 +55,8 @@ def read_series(
     reported as warnings. `what` has one of two forms:
 
     arrays  times (n,) of one object, or a list of arrays for several objects. `value`, `error`, `band` and `limit` have
-            the same form. `id`, `label` and the values of `meta` are single values, or lists with one per object.
-    table   rows are observations or objects: an astropy Table, TimeSeries or LightCurve (or a list of them with one
+            the same form. `id`, `label` and the values of `meta` are single values, or lists with a value per object.
+    table   rows are observations or objects: an astropy Table, TimeSeries or LightCurve (or a list of tables with one
             object each), a pandas or pyarrow table, or a mapping. `time`, `value`, `error`, `band`, `limit`, `id` and
             `label` are column names (default: common names), `meta` is a list of column names.
     """
@@ -132,7 +132,7 @@ def _columns_of_arrays(
 
 
 def _per_point(entry: Any, count: int) -> Any:
-    """Value of each point, from a string with one letter each or a single value."""
+    """Value of each point, from a string with a letter per point or a single value."""
     if isinstance(entry, str) and len(entry) == count:
         return np.array(list(entry))
     return entry if np.ndim(entry) else np.full(count, entry)

@@ -73,7 +73,10 @@ def plain(name: str) -> str:
 
 
 def find(name: str, names: Iterable[str]) -> list[str]:
-    """Columns for a name: equal, else equal in lower case, else equal inner name."""
+    """Columns with this name: the exact name, else ignoring case, else the inner name.
+
+    The inner name is the last part of `outer.inner`, compared ignoring case.
+    """
     known = list(names)
     if name in known:
         return [name]
@@ -193,7 +196,10 @@ def _unclear_role_error(role: str, found: Sequence[str], names: Iterable[str], p
 
 
 def _value(names: Sequence[str], path: Path | str) -> str:
-    """Name of the value column: with errors before without, flux before magnitude."""
+    """Name of the value column.
+
+    Columns that have errors are preferred, and then fluxes over magnitudes.
+    """
     usual = [name for one in (*FLUX, *MAGNITUDE) for name in names if plain(name) == one]
     paired = [name for name in usual if error_of(name, [other for other in names if other != name])]
     if usual:

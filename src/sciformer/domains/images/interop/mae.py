@@ -1,8 +1,8 @@
 """Weight map of masked autoencoders (arXiv 2111.06377), encoder and decoder.
 
 The original positions are fixed sinusoids, stored as a table. Here this table is the initial value of learned
-positions. In the decoder of Sciformer the class token has the position of the first patch. The weight of this token is
-therefore p_class - p_first, the difference of the two original positions.
+positions. In the decoder of Sciformer the class token has the position of the first patch. The imported class
+token is therefore p_class - p_first, with the original positions p_class of the class token and p_first of this patch.
 
 Weights have the names in the code of the paper; `vit.canonical_names` renames the weights of Hugging Face.
 """

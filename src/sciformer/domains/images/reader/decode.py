@@ -259,7 +259,7 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
 def file_digest(file: IO[bytes], size: int) -> int:
     """Hash of the size and the bytes of a file.
 
-    Only both ends of a large file are read.
+    Of a large file, only the beginning and the end are read.
     """
     file.seek(0)
     hashed = hashlib.blake2b(str(size).encode(), digest_size=8)

@@ -248,7 +248,7 @@ class ImageTable(NamedTuple):
 
 
 def table_in_folder(folder: Path) -> ImageTable | None:
-    """Only table of images in a folder; None if there are no or several tables."""
+    """The only table of images in a folder; None if there is no table or several."""
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     tables = [path for path in inside if path.is_file() and is_table(path) and lists_images(path)]
     return ImageTable(tables[0], [*_table_columns(tables[0])]) if len(tables) == 1 else None

@@ -44,9 +44,9 @@ class ImageFiles(FileSet):
     become colours, transparency is dropped. Grey pictures keep 16 bits; colour pictures are read with 8 bits. Grey TIFF
     pages of one size become channels; otherwise only the first page is read. Only the first frame of an animation is
     read. Tables (CSV, TSV, JSON lines, Parquet) have a column `path` or `file` with file names relative to the table.
-    Captions are also read from text files beside the pictures: `photo.txt` belongs to `photo.png`, and each of its
-    lines makes a sample, as does each entry of a list of captions in JSON. Images with a missing or empty caption are
-    left out.
+    Captions are also read from text files beside the pictures: `photo.txt` belongs to `photo.png`. Each line of the
+    text file makes a sample. In a table, a caption may be a list in JSON; each entry of the list makes a sample. Images
+    with a missing or empty caption are left out.
     Arrays are read from NPY, NPZ, HDF5, FITS and the idx files of MNIST, with the labels stored beside them.
 
     Pixels are read in chunks; before the training only headers are read. Identical images are kept in the same part.
@@ -87,8 +87,8 @@ class ImageFiles(FileSet):
     """Training images per class, drawn with split.seed (default: all). A larger number includes all images drawn for a
     smaller number."""
     bad_files: Literal["stop", "skip"] = "stop"
-    """Unreadable files (default: stop). `stop`: raise an error. `skip`: decode all files before the training,
-    and leave out the unreadable files with a note."""
+    """Treatment of unreadable files (default: stop). `stop`: raise an error. `skip`: decode all files before the
+    training, and leave out the unreadable files with a note."""
     chunk_size: int | None = Field(default=None, ge=16)  # type: ignore[assignment]
     """Images read at a time (default: 64 MiB of pixels). A training keeps several chunks in memory."""
 
@@ -213,7 +213,10 @@ class ImageFiles(FileSet):
     def _gather(
         self, plan: ReadOptions, names: Sequence[str | Path], notes: list[str], part: str = "", log: Any = None
     ) -> list[tuple[str, ImageSet]]:
-        """Find the images in files; `bad_files` decides about unreadable files."""
+        """Find the images in files.
+
+        Unreadable files are an error or are left out, as the key `bad_files` says.
+        """
         listed: list[str] = []
         entries = list_image_files(names, listed)
         if log is not None and len(entries) > 1000:

@@ -52,8 +52,8 @@ class ReadOptions:
     channels: int | None = None
     beside: str = ""
     alone: bool = False
-    """Whether each array file has a single image (default: no). A short stack of planes is then read as its
-    channels."""
+    """Whether each array file has a single image (default: no). If so, a short stack of planes is read as the
+    channels of the image."""
 
 
 class BadFiles(list[tuple[str, UserError]]):
@@ -324,7 +324,7 @@ def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
     if any(one.single for _, one in made):
         if isinstance(path, MemoryFile):
             message = f"{path} is a single image, not an array (n, height, width) or (n, height, width, channels)"
-            raise UserError(message, hint="For a single image: array[None]. Other orders: --data.axes")
+            raise UserError(message, hint="Write array[None] for a single image. For other axes set --data.axes.")
         return []
     for _, one in made:
         assert one.cube is not None

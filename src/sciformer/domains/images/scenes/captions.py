@@ -50,9 +50,9 @@ class Group(NamedTuple):
         return f"{number} {self.kind.words.removesuffix(self.kind.shape)}{PLURALS[self.kind.shape]}"
 
     def without(self, attribute: str) -> str:
-        """Group as words, with HIDDEN for its shape or its colour: `two small ? discs`, `a ? disc`.
+        """Group as words, with HIDDEN for its shape or its colour.
 
-        Article and ending do not tell the hidden word.
+        Examples: `two small ? discs`, `a ? disc`. The article and the ending do not reveal the hidden word.
         """
         first, *others = self.words.split()
         others[{"shape": len(others) - 1, "colour": len(others) - 2}[attribute]] = HIDDEN
@@ -134,7 +134,7 @@ def parse_caption(text: str) -> Caption:
 
 def _parse_group(words: list[str], text: str) -> Group:
     if len(words) < 3:
-        raise UserError(f"{' '.join(words)!r} does not name a group of things in {text!r}", hint=HINT)
+        raise UserError(f"{' '.join(words)!r} in {text!r} is not a group of things", hint=HINT)
     one_of("the first word of a group", words[0], NUMBERS)
     number = NUMBERS[words[0]]
     one_of("a shape", words[-1], SINGULARS if number > 1 else SHAPES)

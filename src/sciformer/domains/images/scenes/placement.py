@@ -17,9 +17,9 @@ TRIES_AT_ONCE = 8  # places drawn for a scene at a time
 
 
 class Kinds(NamedTuple):
-    """Indices (n, K) of shapes, colours and sizes of things; -1 for no thing.
+    """Indices (n, K) of shape, colour and size of up to K things in n scenes.
 
-    The things of a scene are in canonical order.
+    An index of -1 is no thing. The things of a scene are in canonical order.
     """
 
     shape: Array
@@ -28,7 +28,7 @@ class Kinds(NamedTuple):
 
 
 def held_out(number: int) -> Array:
-    """Mask (S, C) of the held-out combinations: `number` colours of each shape.
+    """Mask (shapes, colours) of the held-out combinations: `number` colours per shape.
 
     Each colour is held out of the same number of shapes, so that every shape and every colour is trained.
     """

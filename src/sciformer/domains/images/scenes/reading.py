@@ -61,6 +61,8 @@ def read_things(picture: Array) -> list[Thing]:
 class _Known(NamedTuple):
     """Precomputed arrays of the M masks (shapes times sizes), for one picture size.
 
+    A mask has P x P pixels, a picture H x W pixels. Things have C colours.
+
     flat       (M, P, P) masks
     energy     (C, M) squared light of each thing
     masks      spectra of the masks

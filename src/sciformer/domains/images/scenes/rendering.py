@@ -19,7 +19,7 @@ GROUND = np.array(BACKGROUND, np.float32)
 
 
 class Templates(NamedTuple):
-    """Masks of every shape and size, for pictures of one size.
+    """Masks of S shapes in Z sizes, each of P x P pixels, for pictures of one size.
 
     mask   (S, Z, P, P) covered fraction of each pixel; things are centred on the middle pixel
     boxes  (S, Z, 4) left column and top row relative to the centre, width and height

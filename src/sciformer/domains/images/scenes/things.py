@@ -102,6 +102,9 @@ def relation(one: Thing, other: Thing, side: int) -> str:
 
 
 def relation_of_groups(group: Sequence[Thing], other: Sequence[Thing], side: int) -> str:
-    """Common relation of all things of a group to all things of another; else ""."""
+    """Relation of all things of a group to all things of another group.
+
+    The result is "" if the relations of the things differ.
+    """
     found = {relation(one, two, side) for one in group for two in other}
     return found.pop() if len(found) == 1 else ""

@@ -4,8 +4,9 @@
     table = Cues(agree=0.0).make(1000)      # every shape with the texture of another class
 
 Each of eight classes has its own shape and its own texture. The column `texture` is the class of the texture, so that
-predictions can be compared with both columns. If both agree, either cue is enough to find the class: the shape needs a
-view of the whole image, the texture only a small part. If they disagree, the prediction shows which cue was learned.
+predictions can be compared with both columns. If shape and texture have the same class, either cue is enough to find
+the class: the shape needs a view of the whole image, the texture only a small part. If the two classes differ, the
+prediction shows which cue was learned.
 
     disk stripes, square dots, triangle checks, star waves, cross grain, ring grid, crescent blots, bar circles
 

@@ -18,8 +18,8 @@ are traced at 2 x 2 points of every pixel; then a point-spread function of two G
 applied. Lengths are in arcseconds; y increases with the row.
 
 Limits: the field has no other objects, sources are smooth, the point-spread function is round, and all parameters have
-flat or logarithmic distributions. Compare arXiv 2210.04143 (Huang et al.), whose images were made with lenstronomy. A
-test compares both where lenstronomy is installed.
+flat or logarithmic distributions. Compare arXiv 2210.04143 (Huang et al.), whose images were made with lenstronomy. If
+lenstronomy is installed, a test compares images of this module with images of lenstronomy.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Scenes(SimulatedImages):
     often, for comparison."""
     hide: Literal["none", "shape", "colour"] = "none"
     """Attribute that is replaced by `?` in one group of each caption (default: none). The column `question` has the
-    caption without it, and `answer` the attribute."""
+    caption with `?`, the column `answer` has the replaced word."""
 
     def check(self) -> None:
         super().check()
@@ -108,7 +108,10 @@ class Scenes(SimulatedImages):
 
 
 def ask(captions: Sequence[Caption | None], attribute: str, rng: np.random.Generator) -> Table:
-    """Columns `question` and `answer`: captions without an attribute of one of their groups."""
+    """Columns `question` and `answer` of captions.
+
+    A question is a caption with `?` for the attribute of a random group; the answer is the hidden word.
+    """
     questions, answers = [], []
     for caption, number in zip(captions, rng.random(len(captions)).tolist()):
         assert caption is not None  # things of simulated scenes have clear relations

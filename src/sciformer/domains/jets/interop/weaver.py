@@ -171,7 +171,7 @@ def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
     if count not in FEATURE_SETS_BY_COUNT:
         sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
         hint = "Name the features: --tokens.features [...]"
-        message = f"{config.where} has {count} features; no feature set has this number, only {sets}"
+        message = f"{config.where} has {count} features, but the feature sets have {sets}"
         raise config.error(message, hint).with_fields(key="tokens.features")
     return FEATURE_SETS_BY_COUNT[count]
 

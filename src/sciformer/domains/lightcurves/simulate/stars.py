@@ -2,8 +2,8 @@
 
 Amplitudes and periods follow the literature: pulsators have the percentiles of the OGLE-III catalogue, in V; binaries,
 rotators and red variables have round ranges. With `cadence: asas`, cadence, errors, scatter and outliers were set by
-hand after percentiles of the 3,110 ASAS curves, including all folds of the benchmark. A later comparison by class
-(amplitude, skewness, brightness) changed only coarse numbers: typical magnitudes of classes, depths and widths of
+hand to match percentiles of the 3,110 ASAS curves, which include all folds of the benchmark. A later comparison by
+class (amplitude, skewness, brightness) changed only coarse numbers: typical magnitudes of classes, depths and widths of
 eclipses, the factor from I to V of delta Scuti stars, the asymmetry of Miras. The simulation contains no ASAS curve
 and uses no period of an ASAS star.
 """
@@ -232,8 +232,8 @@ def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
 def fourier_coefficients(drawn: Array) -> Array:
     """Coefficients c (n, HARMONICS) of m = Re sum_k c_k exp(i k x).
 
-    Each harmonic above the third is 0.7 times the harmonic before, with phases in equal steps. The peak-to-peak range
-    is 1.
+    From the fourth harmonic on, an amplitude is 0.7 times the amplitude of the previous harmonic, and the phases change
+    in equal steps. The peak-to-peak range is 1.
     """
     _, _, r21, phi21, r31, phi31 = drawn
     order = np.arange(4, HARMONICS + 1)[:, None]

@@ -4,8 +4,8 @@
 
 The class and the redshift of a transient determine its light curve (supernovae.py), and the morphology and the
 brightness of its host galaxy. Hosts follow the known trends: type Ia in all galaxies, core collapse
-(Ibc, II) in galaxies that form stars, superluminous ones in faint irregular galaxies. Class fractions and magnitudes
-are rounded, not fitted. Hosts are fainter with redshift, but neither smaller nor redder.
+(Ibc, II) in galaxies that form stars, superluminous supernovae in faint irregular galaxies. Class fractions and
+magnitudes are rounded, not fitted. Hosts are fainter with redshift, but neither smaller nor redder.
 """
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ def rotary_base(config: Config, name: str = "rope_theta", apart: str = "") -> fl
     """Base of the rotary positions, from old and new configuration formats.
 
     name    key of the base in old configurations
-    apart   further parameter of rotary positions that the caller reads itself
+    apart   key that is ignored here, because the caller reads it (default: "", no key)
     """
     base = config.get(name, 10_000.0, float, int)
     for key in ("rope_parameters", "rope_scaling"):

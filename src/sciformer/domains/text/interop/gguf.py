@@ -66,14 +66,15 @@ def read_gguf(path: Path) -> ForeignModel:
 def _open(path: Path) -> Any:
     """Open a GGUF file; refuse arrays longer than the file.
 
-    The package `gguf` would count to the end of a too long array.
+    The package `gguf` alone would loop over all elements of an array declared longer than the file.
     """
     base: Any = require("gguf", ".gguf files").GGUFReader
 
     class Reader(base):
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
             if offset + np.dtype(dtype).itemsize * int(count) > len(self.data):
-                raise ValueError(f"a value at byte {offset:,} is beyond the end, {len(self.data):,}")
+                size = f"{len(self.data):,} bytes"
+                raise ValueError(f"the value at byte {offset:,} extends beyond the end of the file ({size})")
             return super()._get(offset, dtype, count, *order, **named)
 
     try:

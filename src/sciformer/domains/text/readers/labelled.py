@@ -25,7 +25,7 @@ MIN_GUESS_ROWS = 10  # minimum rows to find the label column by its number of di
 
 
 def _rows_of(path: MemoryFile) -> Grid:
-    """Cells of a table in memory, in the form of a file."""
+    """Cells of a table in memory as a `Grid`, like the cells of a file."""
     columns = [path.texts(name) if is_text(column) else _cells(name, column) for name, column in path.columns.items()]
     rows = [list(row) for row in zip(*columns)]
     return Grid(rows, list(range(1, len(rows) + 1)), list(path.columns))
@@ -99,7 +99,7 @@ class Lines(Parts):
         return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, Any]]:
-        """Pairs (class, file name); without a class for the file, the class is ""."""
+        """Pairs (class, file name); the class is "" for a file without a class."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for tag, name in map(split_tag, names):
@@ -206,7 +206,10 @@ class Lines(Parts):
         raise UserError(message, hint=f"Choose it with --data.{what} NAME.", key=f"data.{what}", file=path)
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
-        """Guess the columns of a file without a header; few different values are labels."""
+        """Guess the columns of a file without a header.
+
+        Of two columns, the column with few different values is the label.
+        """
         width = len(rows[0]) if rows else 1
         if width == 1:
             return ["text"]

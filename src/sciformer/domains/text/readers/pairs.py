@@ -37,7 +37,7 @@ class Parallel(Parts):
     """Column names, such as [en, de]. They replace `{}` in file names (`train.{}.gz`). A file named without `{}` has
     one tab-separated pair per line, in this order."""
     longest: int | None = Field(default=None, ge=1)
-    """Maximum words of a text; longer pairs are left out of training (default: no limit)."""
+    """Maximum number of words of a text; pairs with a longer text are left out of training (default: no limit)."""
     ratio: float | None = Field(default=None, ge=1)
     """Maximum ratio of the numbers of words in a pair; other pairs are left out of training (default: no limit)."""
 
@@ -182,7 +182,8 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
     for table in tables:
         if list(table) != list(tables[0]):
             first, other = ", ".join(tables[0]), ", ".join(table)
-            raise UserError(f"all files must have the same columns, but one has {first} and another has {other}")
+            files = f"one file has {first} and another file has {other}"
+            raise UserError(f"all files must have the same columns, but {files}")
     return {column: [text for table in tables for text in table[column]] for column in tables[0]}
 
 

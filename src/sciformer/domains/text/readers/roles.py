@@ -54,9 +54,9 @@ def find_role(role: str, names: Sequence[str]) -> list[str]:
 def find_header(rows: Sequence[Sequence[str]], given: Collection[str] = ()) -> list[str]:
     """Column names in the first row; empty if the first row is not a header line.
 
-    A row is a header line if one of its cells is a preferred name of a text or label, or in `given`. Otherwise three
-    conditions must hold: all cells are short; no cell occurs again in its column; and one cell is a usual name, a
-    single word above texts, or any text above numbers.
+    A row is a header line if one of its cells is in `given`, or is a preferred name of a text or label column.
+    Otherwise three conditions must hold: all cells are short; no cell occurs again in its column; and one cell is a
+    usual name, a single word above texts, or any text above numbers.
     """
     cells = [cell.strip().lstrip("#").strip() for cell in rows[0]] if rows else []
     if not all(cells) or len(set(cells)) < len(cells):

@@ -197,9 +197,7 @@ class Columns(Parts):
         place = self.words if self.words < width else 0  # a file without tags
         if training and 2 * sum(" " in row[place] for row in rows) > len(rows):
             message = f"column {place} of {path} has texts of several words, but each line must have a single word"
-            hint = (
-                "Texts with a label are read with data.kind: lines; recipes for them: text/sentiment-scratch, -bilstm."
-            )
+            hint = "For texts with a label use data.kind: lines, as in the recipe text/sentiment-scratch."
             raise UserError(message, hint=hint, key="data.kind", file=path)
         tagged, found, start = tags < width and tags != place, list[Sentence](), 0
         if tagged and not training and self.form == "auto" and bare_suffix(path) not in TAGGED_SUFFIXES:

@@ -162,7 +162,7 @@ class Pronouns(SimulatedTable):
     number: int = Field(default=20_000, ge=3, le=10**10)
     """Number of sentence pairs (default: 20,000)."""
     farthest: int = Field(default=39, ge=0, le=1 << 20)
-    """Maximum words between noun and pronoun (default: 39)."""
+    """Maximum number of words between noun and pronoun (default: 39)."""
     split: Split = Split(valid=0.05, test=0.15, by="pair")
     """Fractions for validation and test (default: 0.05 and 0.15), split by `pair`."""
 

@@ -145,7 +145,7 @@ class Cut:
 
 
 def _documents(request: Request, pattern: Documents) -> Tensor:
-    """Attention of packed sequences by padding, with the pattern `within` a sequence."""
+    """Attention of packed sequences: pad them and apply the pattern `pattern.within`."""
     from . import compute
 
     q, k, v, sight = request.q, request.k, request.v, request.sight

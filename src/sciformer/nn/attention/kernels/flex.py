@@ -141,7 +141,10 @@ def build(
 
 
 def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Masks (N / 128, M / 128) of the blocks with any, and with all, pairs allowed."""
+    """Masks (N / 128, M / 128) of partly and of fully allowed blocks of pairs.
+
+    The first mask is True if at least one pair of a block is allowed, and the second mask if all pairs are allowed.
+    """
     rows, columns = -(-n // BLOCK), -(-m // BLOCK)
     if pattern.uniform and isinstance(start, int):
         # Only j - i matters, and a block has 2 * 128 - 1 consecutive differences: one table serves all blocks.

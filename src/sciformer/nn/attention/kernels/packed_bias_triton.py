@@ -128,10 +128,10 @@ def backward_kernel(
     mask, do the gradient of the output, dp = do v_J the gradient of the weights, and delta the product of the output
     and do.
 
-    The bias is symmetric, so both use b_IJ. The gradient of the bias is g + g' below the diagonal, and g on the
-    diagonal. The first launch computes the pairs within each block, where g' is the transpose of g. For most sets these
-    are all pairs. The second launch (MORE) adds the pairs with the other blocks. Each output is written by one program
-    only, so results are deterministic.
+    The bias is symmetric, so p and p' both use b_IJ. The gradient of the bias is g + g' below the diagonal, and g on
+    the diagonal. The first launch computes the pairs within each block, where g' is the transpose of g. For most sets
+    these are all pairs. The second launch (MORE) adds the pairs with the other blocks. Each output is written by one
+    program only, so results are deterministic.
     """
     b = tl.program_id(0) // H
     h = tl.program_id(0) % H
