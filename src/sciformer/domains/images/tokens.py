@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,19 +17,21 @@ from ...data.columns import Array, Table
 from ...data.random import SampleRandom
 from ...errors import UserError
 from ...tokens.cutting import PatchGrid
-from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Mask, Maskable, Readout, Windowed
+from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Invertible, Mask, Maskable, Readout, Windowed
 from .augment import Augmentation
 from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
 from .export import ImagePreprocessing
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
+from .levels import round_to_levels
+from .png import PICTURE_SUFFIX, write_pictures
 from .scaling import STRETCHES, TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
 
 Side = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
+class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable, Invertible):
     """Patches of images, with their row and column as position.
 
     An image has the shape (height, width) or (height, width, channels); shapes may differ between images. Images are
@@ -46,6 +49,8 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     )
     changeable_columns: ClassVar[tuple[str, ...]] = ("patch",)
     coordinates: ClassVar[tuple[str, ...]] = ("row", "column")
+    suffix: ClassVar[str] = PICTURE_SUFFIX
+    continuous: ClassVar[bool] = True
 
     patch: Side | tuple[Side, Side] = 4
     """Patch size in pixels: the side of a square, or height and width (default: 4)."""
@@ -322,6 +327,30 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         found, count = np.zeros(len(cell), bool), np.maximum(1, np.round(share * stream.lengths))
         found[np.lexsort((away, stream.sample))] = stream.position < count[stream.sample]
         return found
+
+    # Generation
+
+    def blank(self, count: int) -> Stream:
+        """Grey images of the training size: normalised patches of zeros with their positions."""
+        self._refuse_overlap("images cannot be generated from patches that overlap")
+        refused = {"window": self.window is not None, "target": self.target == "patch", "scale": self.scale == "image"}
+        for name, found in refused.items():
+            if found:
+                message = f"images cannot be generated with tokens.{name}: {getattr(self, name)}"
+                raise UserError(message, hint=f"Train without tokens.{name}.", key=f"tokens.{name}")
+        rows, columns = self.grid_shape
+        at = np.stack(np.divmod(np.arange(rows * columns), columns), 1).astype(np.int32)
+        patches = np.zeros((count * len(at), self.pixels), np.float32)
+        return Stream({"patch": patches, "at": np.tile(at, (count, 1))}, np.full(count, len(at), np.int64))
+
+    def invert(self, stream: Stream) -> Table:
+        """Images of normalised patches, with pixels rounded to values that training pixels can have."""
+        values = denormalise_patches(self, stream, stream.columns["patch"])
+        made = self.image(values.reshape(len(stream), -1, self.pixels))
+        return {"image": round_to_levels(made, self.state.get("pixels"))}
+
+    def write_samples(self, table: Table, paths: Sequence[Path]) -> None:
+        write_pictures(np.asarray(table["image"]), paths)
 
     # Editing
 
