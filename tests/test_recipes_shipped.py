@@ -21,7 +21,7 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 85
+COUNT = 88
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
@@ -31,6 +31,8 @@ MILLIONS = {
     "images/cues-vit": 1.208,
     "images/digits-cnn": 0.3081,
     "images/digits-vit": 0.2021,
+    "images/from-text": 5.0,
+    "images/from-text-diffusion": 12.0,
     "images/galaxies": 2.42,
     "images/galaxies-linformer": 2.814,
     "images/galaxies-resnet": 11.181,
@@ -51,6 +53,7 @@ MILLIONS = {
     "images/vit-linformer": 6.734,
     "images/vit-small": 21.67,
     "images/vit-tiny": 5.526,
+    "images/vq": 0.4,
     "jets/lorentznet": 0.229,
     "jets/part": 2.143,
     "jets/part-kin": 2.142,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-
 from ..errors import UserError
 from ..files.atomic import check_picture, check_writable, make_folder
 from ..progress import ProgressBar

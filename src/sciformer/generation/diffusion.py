@@ -8,6 +8,7 @@ result is a function of the first noise. With eta = 1 and all time steps the sam
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 
@@ -54,7 +55,7 @@ def denoise_steps(
     """
     times = choose_times(objective.time_steps, steps)
     x_t = noise * float(objective.levels.noise[times[0]])
-    for number, (before, after) in enumerate(zip(times, times[1:])):
+    for number, (before, after) in enumerate(itertools.pairwise(times)):
         x, found = objective.split(x_t, predict(x_t, before / objective.time_steps), before)
         fresh = draw(number) if eta and draw is not None else found
         x_t = step_down(objective.levels, x, found, before, after, eta, fresh)

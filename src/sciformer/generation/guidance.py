@@ -24,7 +24,10 @@ def guide(prediction: Tensor, weight: float) -> Tensor:
 
 
 def check_guidance(objective: Objective, weight: float | None) -> float:
-    """Weight of the guidance (default: `objective.guidance`); refused for a model trained without dropped conditions."""
+    """Weight of the guidance (default: `objective.guidance`).
+
+    A weight other than 1 is refused for a model that was trained without dropped conditions.
+    """
     settings: Any = objective
     found: float = getattr(settings, "guidance", 1.0) if weight is None else weight
     if not 0 <= found < math.inf:

@@ -5,8 +5,8 @@
 
 The model writes the tokens of a sample one after the other (`encoder_decoder`, `decoder`), or removes noise from all
 tokens together (`diffusion_transformer`). The random numbers of a sample are a function of the seed, of its prompt and
-of its number among the samples of this prompt. Samples are computed in blocks of a fixed shape. So a sample is the same,
-bit for bit, whichever samples are generated with it.
+of its number among the samples of this prompt. Samples are computed in blocks of a fixed shape. So a sample is the
+same, bit for bit, whichever samples are generated with it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from torch import Tensor
 from ..assembly import log_nothing
 from ..data.batch import Batch, Stream, StreamView
 from ..data.columns import Array, Table, rows_of, select
-from ..data.noise import normal_noise
-from ..data.random import Words, key, mix
+from ..data.random import Words, key, mix, normal_noise
 from ..data.readers.text_parts import strings
 from ..errors import UserError
 from ..models.encoder_decoder import SOURCE, TARGET
@@ -220,7 +219,10 @@ class Maker:
                 self.check_words(self.source, prompt)
             return dict.fromkeys(self.source.source_columns, strings(list(prompts)))
         names = self.source.required_columns
-        rows = [parse_numbers(prompt, names) if not blank else dict.fromkeys(names, 0.0) for prompt, blank in zip(prompts, empty)]
+        rows = [
+            parse_numbers(prompt, names) if not blank else dict.fromkeys(names, 0.0)
+            for prompt, blank in zip(prompts, empty)
+        ]
         return {name: np.array([row[name] for row in rows]) for name in names}
 
     def check_words(self, tokens: Textual, prompt: str) -> None:
@@ -319,9 +321,7 @@ class Maker:
 
         noise = normal_noise(signed, shape[1:].numel()).view(shape)
         values = noise
-        for number, values in enumerate(
-            denoise_steps(objective, predict, noise, self.steps, self.wishes.eta, draw)
-        ):
+        for number, values in enumerate(denoise_steps(objective, predict, noise, self.steps, self.wishes.eta, draw)):
             if self.on_step is not None:
                 self.on_step(first, number, self._finished(blank, column, values), watched[0])
         return self._finished(blank, column, values)
@@ -346,5 +346,7 @@ def parse_numbers(prompt: str, names: Sequence[str]) -> dict[str, float]:
         found = {}
     if sorted(found) != sorted(names):
         wanted = ",".join(f"{name}=NUMBER" for name in names)
-        raise UserError(f"the prompt {prompt!r} does not give {', '.join(names)}", hint=f"Write {wanted}", key="--prompt")
+        raise UserError(
+            f"the prompt {prompt!r} does not give {', '.join(names)}", hint=f"Write {wanted}", key="--prompt"
+        )
     return found

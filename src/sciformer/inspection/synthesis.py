@@ -9,18 +9,20 @@ tokens at each step; the figure shows some steps, from noise to the finished sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from ..data.batch import Batch, Stream
-from ..data.columns import Array, select
+from ..data.columns import Array, Table, select
 from ..errors import UserError
+from ..models.encoder_decoder import SOURCE
 from ..nn import Watch
 from ..tokens.protocols import Invertible
-from .attention import escape_mathtext, excess_over, relative_to_uniform
+from .attention import Picture, escape_mathtext, excess_over
 from .plots.attention import FONT_SIZE
 
 if TYPE_CHECKING:
@@ -49,12 +51,29 @@ class Synthesis(NamedTuple):
     maps: Array
 
 
-def watch_synthesis(run: Run, prompt: str | None, **options: Any) -> Synthesis:
-    """Generate one sample and record its attention, as the mean over heads and blocks."""
+def only_makes_samples(run: Run) -> bool:
+    """Whether the run makes samples that are not text, from a prompt or without."""
+    from ..generation.samples import makes_samples
+
+    name = run.assembly.objective.asked_stream(run.assembly.tokens)
+    return makes_samples(run) and isinstance(run.assembly.tokens[name], Invertible)
+
+
+def has_prompts(run: Run) -> bool:
+    """Whether the run makes samples from prompts."""
+    return only_makes_samples(run) and SOURCE in run.assembly.tokens
+
+
+def watch_synthesis(run: Run, prompt: str | Table | None, **options: Any) -> Synthesis:
+    """Generate one sample and record its attention, as the mean over heads and blocks.
+
+    prompt   text, or columns of the condition with one row
+    """
     from ..generation.samples import Maker, Wishes, generate_samples
 
     maker = Maker(run, Wishes(options.get("guidance"), options.get("steps")))
-    source = maker.encode([prompt])
+    prompts: Any = prompt if isinstance(prompt, Mapping) else [prompt]
+    source = maker.encode(prompts)
     words = [] if source is None or maker.source is None else maker.source.token_labels(source)
     if not words:
         raise UserError("there is no attention to words without a prompt", hint="Write a prompt.", key="--prompt")
@@ -69,7 +88,7 @@ def watch_synthesis(run: Run, prompt: str | None, **options: Any) -> Synthesis:
             raise UserError("this model has no attention to its prompt")
         rows.append(np.mean([one.cpu().numpy() for one in maps], 0)[:, : len(words)])
 
-    generate_samples(run, [prompt], on_step=keep, **options)
+    generate_samples(run, prompts, on_step=keep, **options)
     if maker.diffuses:
         shown = sorted({round(step) for step in np.linspace(0, len(rows) - 1, min(MAX_SHOWN_STEPS, len(rows)))})
         maps = np.stack([rows[step] for step in shown])
@@ -84,7 +103,7 @@ def watch_synthesis(run: Run, prompt: str | None, **options: Any) -> Synthesis:
 def draw_synthesis(found: Synthesis) -> Figure:
     """Draw the sample at some steps, each with the attention of its tokens to each word.
 
-    The colour shows the excess over uniform attention.
+    The colour shows the excess over uniform attention to all words. The title of a panel has the largest weight.
     """
     across, down = 1 + len(found.words), len(found.steps)
     figure = Figure(figsize=(PANEL_INCHES * across, (PANEL_INCHES + 0.25) * down), layout="constrained")
@@ -93,22 +112,38 @@ def draw_synthesis(found: Synthesis) -> Figure:
         sample = _as_sample(found.tokens, stream)
         found.tokens.draw(sample, None, axes[0])
         axes[0].set_ylabel(f"step {step}", fontsize=FONT_SIZE)
+        length = int(sample.stream.lengths[0])
         for panel, word, column in zip(axes[1:], found.words, weights.T):
-            known = np.isfinite(column)
-            excess = np.zeros(len(column))
-            if known.any():
-                excess[known] = excess_over(relative_to_uniform(column[known]))[0]
-            lead = int(sample.stream.lengths[0]) - int(known.sum())
-            shade = np.concatenate([np.zeros(max(0, lead)), excess[known]])[: int(sample.stream.lengths[0])]
+            excess, most = excess_over(column[np.isfinite(column)].astype(np.float64) * len(found.words))
+            shade = np.concatenate([np.zeros(max(0, length - len(excess))), excess])[:length]
             found.tokens.draw(sample, shade, panel)
-            if step == found.steps[0]:
-                panel.set_title(word, fontsize=FONT_SIZE)
+            words = f"up to {most:.1f} × uniform" if excess.any() else "nearly uniform"
+            panel.set_title(f"{word}\n{words}" if step == found.steps[0] else words, fontsize=FONT_SIZE)
     for axes in grid.ravel():
         axes.set(xticks=[], yticks=[], xlabel="")
     return figure
 
 
-def draw_contact_sheet(tokens: Invertible, found: Generated, prompts: Sequence[str | None] | Mapping[str, Any]) -> Figure:
+def draw_some(run: Run, prompts: Sequence[Table]) -> Iterator[Picture]:
+    """Yield name, drawing function and caption of one generated sample for each prompt."""
+    for number, prompt in enumerate(prompts, 1):
+        found = watch_synthesis(run, prompt, seed=0)
+        caption = f"A sample generated from «{' '.join(found.words)}», and the attention of its tokens to each word "
+        caption += "while it was made, mean over heads. Colour: excess over uniform attention."
+        yield f"generated-{number}", partial(draw_synthesis, found), caption
+
+
+def draw_plain(run: Run, samples: int) -> Iterator[Picture]:
+    """Yield name, drawing function and caption of samples that are generated without a prompt."""
+    from ..generation.samples import Maker, Wishes, generate_samples
+
+    found, tokens = generate_samples(run, [None], samples, seed=0), Maker(run, Wishes()).tokens
+    yield "generated", partial(draw_contact_sheet, tokens, found, [""]), "Generated samples."
+
+
+def draw_contact_sheet(
+    tokens: Invertible, found: Generated, prompts: Sequence[str | None] | Mapping[str, Any]
+) -> Figure:
     """Draw all samples in rows, with their prompts as titles."""
     titles = [text or "" for text in prompts] if not isinstance(prompts, Mapping) else [""] * found.prompts
     count = min(found.prompts * found.number, MAX_SHOWN_SAMPLES)
@@ -121,10 +156,14 @@ def draw_contact_sheet(tokens: Invertible, found: Generated, prompts: Sequence[s
     for axes in grid.ravel():
         axes.set_axis_off()
     for row, (prompt, number) in enumerate(places):
-        place = divmod(row, across) if lone else (prompt * -(-found.number // across) + number // across, number % across)
+        place = (
+            divmod(row, across) if lone else (prompt * -(-found.number // across) + number // across, number % across)
+        )
         axes = grid[place]
         axes.set_axis_on()
-        tokens.draw(Batch({"tokens": tokens.tokenize(select(found.table, np.array([row])))}, {}, np.arange(1)), None, axes)
+        tokens.draw(
+            Batch({"tokens": tokens.tokenize(select(found.table, np.array([row])))}, {}, np.arange(1)), None, axes
+        )
         if number == 0:
             axes.set_title(escape_mathtext(titles[prompt]), fontsize=FONT_SIZE, loc="left", wrap=lone)
     return figure

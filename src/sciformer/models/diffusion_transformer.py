@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from ..data.batch import StreamView
 from ..errors import UserError
 from ..nn import MeanPool, Ragged, Watch
-from ..nn.adaptive import AdaptiveTransformer, LevelEmbedding
 from ..nn.transformer import TransformerOptions
+from ..nn.trunks.adaptive import AdaptiveTransformer, LevelEmbedding
 from ..nn.watch import inner_watch
 from ..tokens.base import Tokens
 from .base import Entrance, Model

@@ -5,16 +5,72 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import StreamView
 from ..errors import UserError
 from ..nn import Watch
-from ..nn.quantizer import VectorQuantizer
 from ..nn.transformer import TransformerOptions
+from ..nn.watch import inner_watch
 from ..tokens.base import Tokens
 from .base import Model, Network, single
+
+
+class Quantized(NamedTuple):
+    """Result of a quantisation.
+
+    x      (..., C) codewords in the forward pass, with the gradient of the input
+    ids    (...) index of the codeword
+    loss   (...) codebook loss plus commitment loss of each vector
+    """
+
+    x: Tensor
+    ids: Tensor
+    loss: Tensor
+
+
+class VectorQuantizer(nn.Module):
+    """Replace vectors by their nearest codewords, with a straight-through gradient.
+
+        k = argmin_j |z - e_j|^2,   y = z + sg(e_k - z)
+        loss = |sg(z) - e_k|^2 + commitment |z - sg(e_k)|^2
+
+    where sg stops the gradient, so that dL/dz = dL/dy. Vectors and codewords are scaled to length 1 first (arXiv
+    2110.04627), because few codewords are used if their lengths differ.
+
+    codes        number of codewords K
+    dim          width C of vectors and codewords
+    commitment   weight of the commitment loss
+    """
+
+    def __init__(self, codes: int, dim: int, commitment: float = 0.25) -> None:
+        super().__init__()
+        self.codes, self.dim, self.commitment = codes, dim, commitment
+        self.table = nn.Embedding(codes, dim)
+        nn.init.normal_(self.table.weight)
+
+    @property
+    def book(self) -> Tensor:
+        """Codewords (K, C) of length 1."""
+        return F.normalize(self.table.weight.float(), dim=-1)
+
+    def forward(self, z: Tensor) -> Quantized:
+        """Quantise vectors (..., C)."""
+        z = F.normalize(z.float(), dim=-1)
+        book = self.book
+        ids = (z.detach() @ book.detach().T).argmax(-1)  # the nearest, as all lengths are 1
+        word = F.embedding(ids, book)
+        loss = (z.detach() - word).square().sum(-1) + self.commitment * (z - word.detach()).square().sum(-1)
+        return Quantized(z + (word - z).detach(), ids, loss)
+
+    def words(self, ids: Tensor) -> Tensor:
+        """Codewords (..., C) of ids (...); the mean of the codebook for negative ids."""
+        book = self.book
+        found = F.embedding(ids.clamp(min=0), book)
+        return torch.where((ids < 0)[..., None], book.mean(0), found)
 
 
 class VectorQuantized(Model):
@@ -66,8 +122,8 @@ class VectorQuantizedNetwork(Network):
 
     def reconstruct(self, view: StreamView, watch: Watch | None = None) -> Reconstruction:
         """Encode, quantise and decode the tokens of a view."""
-        found = self.quantizer(self.narrow(self.run(self.embed(view), view, watch)))
-        return Reconstruction(self.decode_words(found.x, view), found.ids, found.loss)
+        found = self.quantizer(self.narrow(self.run(self.embed(view), view, inner_watch(watch, "encoder"))))
+        return Reconstruction(self.decode_words(found.x, view, watch), found.ids, found.loss)
 
     def codes(self, view: StreamView) -> Tensor:
         """Index of the codeword of each token."""
@@ -78,7 +134,8 @@ class VectorQuantizedNetwork(Network):
         """Decoder output for codewords given by their indices; a negative index is a missing code."""
         return self.decode_words(self.quantizer.words(ids), view)
 
-    def decode_words(self, words: Tensor, view: StreamView) -> Tensor:
+    def decode_words(self, words: Tensor, view: StreamView, watch: Watch | None = None) -> Tensor:
         """Decoder output (B, N, D) or (T, D) for codewords (..., C)."""
         x = self.widen(words.to(self.widen.weight.dtype))
-        return self.decoder(x, view.valid, at=view.columns.get("at"))  # type: ignore[no-any-return]
+        at = view.columns.get("at")
+        return self.decoder(x, view.valid, at=at, watch=inner_watch(watch, "decoder"))  # type: ignore[no-any-return]

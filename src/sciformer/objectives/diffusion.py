@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from ..data.batch import Batch, ModelInputs, StreamView
 from ..data.columns import Array
 from ..data.dataset import Dataset
-from ..data.noise import normal_noise
-from ..data.random import SampleRandom
+from ..data.random import SampleRandom, normal_noise
 from ..errors import UserError
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..nn.ragged import Ragged

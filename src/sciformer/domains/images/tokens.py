@@ -17,7 +17,17 @@ from ...data.columns import Array, Table
 from ...data.random import SampleRandom
 from ...errors import UserError
 from ...tokens.cutting import PatchGrid
-from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Invertible, Mask, Maskable, Readout, Windowed
+from ...tokens.protocols import (
+    Augmentable,
+    Editable,
+    Exportable,
+    Gridded,
+    Invertible,
+    Mask,
+    Maskable,
+    Readout,
+    Windowed,
+)
 from .augment import Augmentation
 from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side

@@ -15,8 +15,9 @@ from ...data.batch import Batch
 from ...data.columns import Table, rows_of, select
 from ...data.source import pieces
 from ...errors import UserError
+from ...models.encoder_decoder import SOURCE
 from ...tokens.protocols import Textual
-from .. import alignment, attention, distance, faithfulness, masked, positions, streams
+from .. import alignment, attention, distance, faithfulness, masked, positions, streams, synthesis
 from ..attention import Picture, even_steps, sample_ids, sample_name
 from ..attribution import has_single_answer
 from ..plots import heads
@@ -63,7 +64,11 @@ def _attention_figures(
 
     numbers   receives distances and similarities of positions for scores.json
     """
-    if hasattr(data.objective, "penalty") and not getattr(run.model, "separate", False):
+    if synthesis.has_prompts(run):
+        yield from synthesis.draw_some(run, _some_prompts(data, part, samples))  # attention to the prompt
+    elif synthesis.only_makes_samples(run):
+        yield from synthesis.draw_plain(run, samples)
+    elif hasattr(data.objective, "penalty") and not getattr(run.model, "separate", False):
         yield from alignment.draw_some(run, _some_sources(data, part, samples))  # attention to the source
     else:
         yield from _by_stream(data, numbers, partial(_stream_figures, run, data, part, samples, log))
@@ -205,7 +210,9 @@ def attention_section(page: Page, found: ReportData) -> None:
                 page.figure(figure(), caption, caption)
     except UserError as error:  # a translation without attention
         page.text(f"Not shown: {error}")
-    if hasattr(found.objective, "penalty"):
+    if synthesis.only_makes_samples(found.run):
+        page.text("For other samples: sciformer generate RUN --prompt PROMPT --out FOLDER --attention PICTURE")
+    elif hasattr(found.objective, "penalty"):
         page.text("For other samples: sciformer translate RUN FILE --alignment PICTURE")
     else:
         page.text("For every head and more samples: sciformer inspect RUN")
@@ -240,6 +247,13 @@ def _some_sources(data: Assembly, part: str, count: int) -> Sequence[str | Table
     texts = (str(text) for table in pieces(source) for text in np.asarray(table[name]))
     found = [text for text in texts if 8 < len(text) < 120]
     return [found[i] for i in even_steps(len(found), count)] if found else []
+
+
+def _some_prompts(data: Assembly, part: str, count: int) -> list[Table]:
+    """Columns of the condition of some samples, as tables with one row."""
+    piece = data.dataset(part).source.load(0)
+    names = data.tokens[SOURCE].required_columns
+    return [select({name: piece[name] for name in names}, np.array([row])) for row in sample_ids(rows_of(piece), count)]
 
 
 def choose_part(data: Assembly, column: str = "") -> str:

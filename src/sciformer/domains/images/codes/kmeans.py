@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ....data.columns import Array
+from ....data.random import mix
 
 ITERATIONS = 25
 MAX_PATCHES = 1 << 16  # distinct patches that are clustered; more are thinned at random
@@ -23,8 +24,16 @@ ROWS_AT_ONCE = 1 << 14  # patches whose distances are computed at a time
 def distinct_rows(patches: Array, known: Array | None = None) -> Array:
     """Distinct rows of patches (n, pixels), together with the rows `known` from earlier calls."""
     rows = np.ascontiguousarray(patches if known is None else np.concatenate([known, patches]))
-    words = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
-    return rows[np.unique(words, return_index=True)[1]]
+    code = np.zeros(len(rows), np.uint64)
+    for column in _as_words(rows).T:  # equal hashes of different rows do no harm: a patch is missing
+        code = mix(code ^ column)
+    return np.asarray(rows[np.sort(np.unique(code, return_index=True)[1])])
+
+
+def _as_words(rows: Array) -> Array:
+    """Bytes of rows (n, pixels) as 64-bit words (n, words)."""
+    flat = rows.view(np.uint8).reshape(len(rows), -1)
+    return np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8))).view(np.uint64)
 
 
 def thin_rows(rows: Array, most: int = MAX_PATCHES) -> Array:

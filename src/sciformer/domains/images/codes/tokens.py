@@ -150,9 +150,8 @@ class Codes(Maskable, Invertible):
         if self.autoencoder:
             found = autoencoder.unpack(self.state["autoencoder"]).encode(images)
         else:
-            patches, same = np.unique(self._cut(images), axis=0, return_inverse=True)
-            rows, book = (torch.from_numpy(np.array(part, np.float32)) for part in (patches, self.codebook))
-            found = nearest_codes(rows, book).numpy()[same.reshape(-1)]
+            rows, book = (torch.from_numpy(np.array(part, np.float32)) for part in (self._cut(images), self.codebook))
+            found = nearest_codes(rows, book).numpy()
         ids = np.full((len(images), 1 + count), BEGIN, np.int32)
         ids[:, 1:] = found.reshape(len(images), count) + 1
         return Stream({"ids": ids.reshape(-1)}, np.full(len(images), 1 + count, np.int64))
@@ -172,7 +171,7 @@ class Codes(Maskable, Invertible):
 
     def invert(self, stream: Stream) -> Table:
         """Pictures of sequences of codes; codes that are still missing stand for the mean of the codebook."""
-        rows, columns = self.grid
+        _rows, _columns = self.grid
         ids = np.full((len(stream), self.grid_shape), BEGIN, np.int64)
         ids[stream.sample, stream.position] = stream.columns["ids"]
         codes = np.where(ids[:, 1:] == BEGIN, -1, ids[:, 1:] - 1)

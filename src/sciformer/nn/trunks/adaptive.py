@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UserError
-from .attention.cache import Store
-from .attention.masks import Sight
-from .blocks import Block
-from .positions import Rotation
-from .transformer import Encoder
-from .watch import Watch, inner_watch
+from ...errors import UserError
+from ..attention.cache import Store
+from ..attention.masks import Sight
+from ..blocks import Block
+from ..positions import Rotation
+from ..transformer import Encoder
+from ..watch import Watch, inner_watch
 
 
 class AdaptiveBlock(Block):
@@ -94,7 +94,7 @@ class AdaptiveTransformer(Encoder):
 class LevelEmbedding(nn.Module):
     """Embedding of a number t in [0, 1], such as a noise level.
 
-        f = [cos(w_i t), sin(w_i t)],  w_i from 1 to 1000,   y = W_2 silu(W_1 f + b_1) + b_2
+    f = [cos(w_i t), sin(w_i t)],  w_i from 1 to 1000,   y = W_2 silu(W_1 f + b_1) + b_2
     """
 
     frequencies: Tensor
