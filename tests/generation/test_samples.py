@@ -106,7 +106,14 @@ def test_a_model_that_knows_no_missing_condition(tmp_path):
     assert np.array_equal(greedy[0, 0], greedy[0, 1])
 
 
-LATTICES = {"data.size": 4, "data.number": 3, "data.chains": 4, "data.samples": 1, "data.cache": "", "data.gap": [9, 10]}
+LATTICES = {
+    "data.size": 4,
+    "data.number": 3,
+    "data.chains": 4,
+    "data.samples": 1,
+    "data.cache": "",
+    "data.gap": [9, 10],
+}
 
 
 @pytest.fixture(scope="module", params=WAYS)

@@ -23,7 +23,10 @@ CAPTIONS = np.array(["a red disc", "two blue discs", "a disc", "a blue star", "r
 
 
 def parts(**keys):
-    tokens = {"source": Text(kind="text", unit="words", column="caption", context=8), "target": Patches(kind="patches", patch=2)}
+    tokens = {
+        "source": Text(kind="text", unit="words", column="caption", context=8),
+        "target": Patches(kind="patches", patch=2),
+    }
     table = {"image": IMAGES, "caption": CAPTIONS}
     for one in tokens.values():
         one.fit([table])
