@@ -36,7 +36,7 @@ def test_rows_have_the_ids_of_the_issue(folder, tmp_path, monkeypatch):
     for row in ids.values():
         assert {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions"} <= set(row)
         assert list(row["depends"]) == stale.depends_on(row["id"])
-        assert 0 <= row["value"] or row["better"] == "lower"
+        assert row["value"] >= 0 or row["better"] == "lower"
 
 
 def test_every_task_of_the_gpu_plan_fits_the_call():

@@ -48,7 +48,7 @@ def test_a_step_with_all_fresh_noise_is_the_posterior_of_ddpm(schedule):
         torch.testing.assert_close(step_down(levels, x, e, t, t - 1, 1.0, z), mean + deviation * z)
 
 
-@pytest.mark.parametrize("target", ["velocity", "noise"])
+@pytest.mark.parametrize("target", ["velocity", "noise", "sample"])
 @pytest.mark.parametrize("steps", [1, 3, 50])
 def test_the_right_prediction_gives_the_sample_in_any_number_of_steps(target, steps):
     chosen = objective(predict_target=target, schedule="linear")
@@ -59,20 +59,20 @@ def test_the_right_prediction_gives_the_sample_in_any_number_of_steps(target, st
     def predict(noisy, level):
         a, s = (part[round(level * 1000)] for part in chosen.levels)
         noise = (noisy - a * x) / s
-        return noise if target == "noise" else a * noise - s * x
+        return {"noise": noise, "sample": x}.get(target, a * noise - s * x)
 
     found = list(denoise_steps(chosen, predict, start / chosen.levels.noise[-1], steps))
     assert len(found) == steps
     torch.testing.assert_close(found[-1], x, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("target", ["velocity", "noise"])
+@pytest.mark.parametrize("target", ["velocity", "noise", "sample"])
 def test_values_and_noise_are_split_from_the_prediction(target):
     chosen = objective(predict_target=target)
     x, e = torch.randn(3, 4, 2), torch.randn(3, 4, 2)
     for t in (1, 400, 900):
         a, s = (float(part[t]) for part in chosen.levels)
-        noisy, found = a * x + s * e, e if target == "noise" else a * e - s * x
+        noisy, found = a * x + s * e, {"noise": e, "sample": x}.get(target, a * e - s * x)
         one, other = chosen.split(noisy, found, t)
         torch.testing.assert_close(one, x, rtol=1e-2, atol=1e-3)
         torch.testing.assert_close(a * one + s * other, noisy)

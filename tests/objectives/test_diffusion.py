@@ -47,7 +47,7 @@ def build(made, **keys):
     return shaken(section.build(made[0], made[1]))
 
 
-@pytest.mark.parametrize("target", ["velocity", "noise"])
+@pytest.mark.parametrize("target", ["velocity", "noise", "sample"])
 def test_the_loss_is_the_mean_square_of_the_error(target):
     made = parts(predict_target=target)
     model, batch = build(made), ready(made, range(COUNT))
@@ -60,7 +60,7 @@ def test_the_loss_is_the_mean_square_of_the_error(target):
     e = normal_noise(inputs.samples[NOISE], x[0].numel()).view(x.shape)
     view.columns["patch"] = a * x + s * e
     hidden = model.denoise(view, inputs.samples[LEVEL], model.encode(inputs.streams["source"]))
-    wanted = e if target == "noise" else a * e - s * x
+    wanted = {"noise": e, "sample": x}.get(target, a * e - s * x)
     each = (model.readout.predict(hidden)["patch"] - wanted).square().mean((1, 2))
     torch.testing.assert_close(outputs["loss"], each)
     torch.testing.assert_close(loss, each.sum())
@@ -87,11 +87,9 @@ def test_every_level_is_drawn():
 
 def test_every_weight_learns():
     made = parts()
-    loss, _ = Step(build(made), made[1])(ready(made, range(COUNT)).inputs())
-    step = build(made)
-    loss = Step(step, made[1])(ready(made, range(COUNT)).inputs())[0]
-    loss.backward()
-    assert [name for name, weight in step.named_parameters() if weight.grad is None or not weight.grad.any()] == []
+    model = build(made)
+    Step(model, made[1])(ready(made, range(COUNT)).inputs())[0].backward()
+    assert [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()] == []
 
 
 def test_conditions_are_left_out_in_training_alone():
@@ -100,7 +98,7 @@ def test_conditions_are_left_out_in_training_alone():
     assert np.mean(dropped) == pytest.approx(0.5, abs=0.08)
     assert ready(made, range(COUNT)).streams["source"].lengths.all()
     batch = ready(made, range(COUNT), True, next(epoch for epoch, one in enumerate(dropped) if one.any()))
-    loss, outputs = Step(build(made), made[1])(batch.inputs(), True)
+    loss, _ = Step(build(made), made[1])(batch.inputs(), True)
     assert loss.isfinite()
     assert (batch.streams["target"].lengths == 8).all()
 

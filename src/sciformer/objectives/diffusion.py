@@ -62,7 +62,7 @@ def make_schedule(kind: str, steps: int) -> Schedule:
 class Diffusion(Guided):
     """Denoising diffusion: mean of |target - prediction|^2 over the values of a sample.
 
-    The target is the noise e, or the velocity v = a_t e - s_t x (arXiv 2202.00512). With a stream `source`, the
+    The target is the noise e, the values x, or the velocity v = a_t e - s_t x (arXiv 2202.00512). With a stream `source`, the
     prediction is made for this condition.
     """
 
@@ -73,8 +73,9 @@ class Diffusion(Guided):
     """Number T of noise levels (default: 1,000)."""
     schedule: Literal["cosine", "linear"] = "cosine"
     """Schedule of the noise levels (default: cosine)."""
-    predict_target: Literal["velocity", "noise"] = "velocity"
-    """Target of the prediction (default: velocity): velocity, or the noise as in DDPM."""
+    predict_target: Literal["velocity", "noise", "sample"] = "velocity"
+    """Target of the prediction (default: velocity): velocity, the noise as in DDPM, or the values without noise.
+    Velocity and noise need a model that is wider than the number of values of a token."""
     sampling_steps: int = Field(default=50, ge=1, le=1 << 16)
     """Number of denoising steps in generation, at most time_steps (default: 50)."""
 
@@ -128,7 +129,7 @@ class Diffusion(Guided):
         noise = normal_noise(inputs.samples[NOISE], math.prod(x.shape[1:])).view(x.shape).to(x.dtype)
         signal, amount = (inputs.samples[one].to(x.dtype).view(-1, *[1] * (x.dim() - 1)) for one in (SIGNAL, AMOUNT))
         noisy = StreamView({**view.columns, self.column: signal * x + amount * noise}, view.valid)
-        target = noise if self.predict_target == "noise" else signal * noise - amount * x
+        target = {"noise": noise, "sample": x}.get(self.predict_target, signal * noise - amount * x)
         memory = model.encode(inputs.streams[SOURCE]) if SOURCE in inputs.streams else None
         found = model.readout.predict(model.denoise(noisy, inputs.samples[LEVEL], memory))[self.column]
         error = (found.float() - target.float()).square()
@@ -152,7 +153,10 @@ class Diffusion(Guided):
         a_t.
         """
         signal, amount = (float(part[time]) for part in self.levels)
-        x = signal * noisy - amount * found if self.predict_target == "velocity" else (noisy - amount * found) / signal
+        x = found
+        if self.predict_target != "sample":
+            plain = self.predict_target == "noise"
+            x = (noisy - amount * found) / signal if plain else signal * noisy - amount * found
         x = x.clamp(-self.state["bound"], self.state["bound"])
         return x, (noisy - signal * x) / amount
 
