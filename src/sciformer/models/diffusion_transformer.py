@@ -56,9 +56,10 @@ class DiffusionNetwork(nn.Module):
             self.source = Entrance(tokens[SOURCE], reads, hides=False, pairs=False)
             self.encoder: Any = reads.make_trunk(tokens[SOURCE])
             memory_dim = int(self.encoder.dim)
-            self.pooling, self.summary = MeanPool(), nn.Linear(memory_dim, writes.dim)
-        self.level = LevelEmbedding(writes.dim)
-        self.trunk = writes.make_transformer(AdaptiveTransformer, writes.token_form(target), memory_dim)
+            self.pooling: nn.Module = MeanPool()
+            self.summary: nn.Module = nn.Linear(memory_dim, writes.dim)
+        self.level: nn.Module = LevelEmbedding(writes.dim)
+        self.trunk: nn.Module = writes.make_transformer(AdaptiveTransformer, writes.token_form(target), memory_dim)
         self.dim, self.heads = writes.dim, nn.ModuleDict(objective.heads(writes.dim, target))
         self.readout: Any = make_readout(writes, target, f"`objective.kind: {objective.kind}`", self.dim, self.entrance)
 

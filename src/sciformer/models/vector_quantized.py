@@ -138,4 +138,4 @@ class VectorQuantizedNetwork(Network):
         """Decoder output (B, N, D) or (T, D) for codewords (..., C)."""
         x = self.widen(words.to(self.widen.weight.dtype))
         at = view.columns.get("at")
-        return self.decoder(x, view.valid, at=at, watch=inner_watch(watch, "decoder"))  # type: ignore[no-any-return]
+        return self.decoder(x, view.valid, at=at, watch=inner_watch(watch, "decoder"))

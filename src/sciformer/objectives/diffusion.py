@@ -62,8 +62,8 @@ def make_schedule(kind: str, steps: int) -> Schedule:
 class Diffusion(Guided):
     """Denoising diffusion: mean of |target - prediction|^2 over the values of a sample.
 
-    The target is the noise e, the values x, or the velocity v = a_t e - s_t x (arXiv 2202.00512). With a stream `source`, the
-    prediction is made for this condition.
+    The target is the noise e, the values x, or the velocity v = a_t e - s_t x (arXiv 2202.00512). With a stream
+    `source`, the prediction is made for this condition.
     """
 
     asks: ClassVar[str] = "denoise"

@@ -215,7 +215,7 @@ class Codes(Maskable, Invertible):
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
         """Draw the picture of the codes, with patches shaded by weight; missing codes are left empty."""
         stream, (rows, columns), side = sample.stream, self.grid, self.side
-        picture = np.asarray(self.invert(stream)["image"][0], np.float64)
+        picture = np.asarray(self.invert(stream)["image"], np.float64)[0]
         there = np.zeros(rows * columns, bool)
         there[: max(0, int(stream.lengths[0]) - 1)] = True
         picture[~np.kron(there.reshape(rows, columns), np.ones((side, side), bool)).astype(bool)] = np.nan
