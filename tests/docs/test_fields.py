@@ -127,7 +127,7 @@ def test_the_guide_to_pictures_from_words_runs(tmp_path):
         more = SCENES if words[1].startswith("images/") else {"data.number": 2} if "ising" in words[1] else {}
         return changed(words, PICTURES | more | ({"model.decoder_depth": 1} if words[1] == "images/vq" else {}))
 
-    _, seen, made = run_page("pictures.md", tmp_path, small, 20)
+    _, seen, made = run_page("pictures.md", tmp_path, small, 15)
     assert seen == {"train", "generate", "inspect"}
     assert {"pictures", "drawn", "sevens", "lattices", "attention.png"} <= made
     assert (tmp_path / "pictures" / "contact-sheet.png").stat().st_size > 1000
