@@ -77,6 +77,7 @@ PLANS: dict[str, dict[str, Any]] = {
         "digits": {"both": SMALL | {"model.dim": 64, "model.depth": 3, "train.steps": 1500}},
         "ising": {"both": SMALL | {"model.dim": 48, "model.depth": 3, "train.steps": 1500, "data.chains": 40}},
         "size": 8,
+        "timed": False,  # other programs ran on the machine
         "scenes_seeds": {"codes": (0,)},  # patches of 8 x 8 x 3 values are too large for a diffusion of this width
         "prompts": 100,
         "guidance": (1.0, 2.0),
@@ -411,6 +412,8 @@ def collect(plan: str, folder: Path, out: Path) -> None:
     def add(
         name: str, found: list[Found], path: tuple[str, ...], unit: str, better: str = "higher", **more: Any
     ) -> None:
+        if name.endswith(("train_minutes", "pictures_per_s")) and not PLANS[plan].get("timed", True):
+            return
         every: list[Any] = [reduce(getitem, path, one) for one in found]
         values = [float(value) for value in every if not np.isnan(value)]
         if not values:  # for example places in pictures without things
