@@ -69,6 +69,10 @@ def short(recipe):
             changes |= {"model.compress": 3} if getattr(recipe.model, "compress", None) else {}
             if recipe.model.kind == "masked_autoencoder":
                 changes |= {"model.decoder_dim": 16, "model.decoder_depth": 1, "model.decoder_heads": 2}
+            if recipe.model.kind == "vector_quantized":
+                changes |= {"model.decoder_depth": 1, "model.codes": 8}
+        if tokens.kind == "picture_codes":
+            changes[f"{key}codes"] = 16
         if tokens.kind == "observations":
             changes[f"{key}window"] = 40
             if getattr(recipe.data, "what", "supernovae") != "supernovae":  # their number follows from the survey

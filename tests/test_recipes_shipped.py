@@ -22,7 +22,7 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 86
+COUNT = 89
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
@@ -32,6 +32,8 @@ MILLIONS = {
     "images/cues-vit": 1.208,
     "images/digits-cnn": 0.3081,
     "images/digits-vit": 0.2021,
+    "images/from-text": 4.711,
+    "images/from-text-diffusion": 15.02,
     "images/galaxies": 2.42,
     "images/galaxies-linformer": 2.814,
     "images/galaxies-resnet": 11.181,
@@ -53,6 +55,7 @@ MILLIONS = {
     "images/vit-linformer": 6.734,
     "images/vit-small": 21.67,
     "images/vit-tiny": 5.526,
+    "images/vq": 0.4220,
     "jets/lorentznet": 0.229,
     "jets/part": 2.143,
     "jets/part-kin": 2.142,

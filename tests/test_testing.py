@@ -19,6 +19,7 @@ from sciformer.tokens.protocols import (
     Editable,
     Exportable,
     Gridded,
+    Invertible,
     Maskable,
     Pairwise,
     Readout,
@@ -44,6 +45,8 @@ CASES = [
         COLOURS,
     ),
     ("patches", {"patch": 2, "window": (3, 2), "scale": "image", "augment": ("flip", "crop")}, COLOURS),
+    ("picture_codes", {"patch": 4, "codes": 8}, COLOURS),
+    ("picture_codes", {"patch": 2, "codes": 64, "tie": True}, IMAGES),
     ("particles", {}, jets()),
     ("observations", {"window": 16, "errors": "both", "times": "both"}, curves(bands=("g", "r"), limits=True)),
     ("scalars", {"columns": ("mass", "size"), "log": ("size",)}, SCALARS),
@@ -54,7 +57,8 @@ MISSING = {"observations": ("value", "error"), "scalars": ("value",)}
 
 ABILITIES = {
     "text": {Textual, Windowed, Maskable, Exportable, Editable},
-    "patches": {Gridded, Windowed, Maskable, Augmentable, Exportable, Editable},
+    "picture_codes": {Maskable, Invertible},
+    "patches": {Gridded, Windowed, Maskable, Augmentable, Exportable, Editable, Invertible},
     "particles": {Pairwise, Maskable, Exportable, Editable},
     "observations": {Windowed, Maskable, Augmentable, Exportable, Editable},
     "scalars": {Maskable, Exportable, Editable},
@@ -360,8 +364,23 @@ BROKEN = {
         "`writable` must be a mask": {"writable": property(lambda self: np.ones(2, bool))},
         "`specials` must be ids": {"specials": property(lambda self: {"end": 0})},
     },
+    Invertible: {
+        "blank(3) must return 3 samples": {"blank": lambda self, count: Patches.blank(self, 1)},
+        "has NaN or infinity": {
+            "blank": lambda self, count: Patches.blank(self, count).with_columns(
+                patch=np.full((16 * count, 4), np.nan, np.float32)
+            )
+        },
+        "`allowed` must be a mask": {"new_tokens": property(lambda self: 3)},
+        "invert made 1 samples": {"invert": lambda self, stream: {"image": IMAGES["image"][:1]}},
+        "differ from the tokens that were inverted": {
+            "invert": lambda self, stream: {"image": Patches.invert(self, stream)["image"] + 1}
+        },
+        "write_samples must write a file": {"write_samples": lambda self, table, paths: None},
+    },
 }
-OTHERS = {Gridded: (Patches, {"patch": 2}, IMAGES), Textual: (Text, {"unit": "bytes", "context": 16}, TEXTS)}
+OTHERS = {protocol: (Patches, {"patch": 2}, IMAGES) for protocol in (Gridded, Invertible)}
+OTHERS[Textual] = (Text, {"unit": "bytes", "context": 16}, TEXTS)
 EXAMPLES = [(protocol, problem) for protocol, found in BROKEN.items() for problem in found]
 
 

@@ -301,6 +301,22 @@ class Run:
         check_list(what)
         return translate(self, what, beam=beam, penalty=penalty)
 
+    def generate(self, prompts: Any = (None,), number: int = 1, **options: Any) -> Any:
+        """Generate samples such as pictures from prompts, as an array (prompts, number, ...); or continue texts.
+
+        prompts   list of texts; a table for conditions that are not text; None or an empty text is no condition
+        number    samples of each prompt
+        options   seed, guidance, steps, sampling, ... of `generation.samples.generate_samples`; for text, the result is
+                  a list of texts, and the options are those of `generation.generate.generate_many`
+        """
+        from .generation.samples import generate_samples, makes_samples
+
+        if makes_samples(self):
+            return generate_samples(self, prompts, number, **options).values
+        from .generation.generate import generate_many
+
+        return generate_many(self, [prompt for prompt in prompts for _ in range(number)], **options)
+
     def source(self, what: Any, aligned: bool = False, empty: bool = False, streams: Collection[str] = ()) -> Source:
         """Source of samples from files, from memory, or from an open source.
 

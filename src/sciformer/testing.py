@@ -14,9 +14,11 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
+import tempfile
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -563,6 +565,44 @@ def _text(case: Case) -> Problems:
         yield "`specials` must be ids of the vocabulary that are not `writable`"
 
 
+# Invertible
+
+
+def _blank(case: Case) -> Problems:
+    tokens = case.tokens
+    try:
+        blank = tokens.blank(3)
+    except UserError:  # not allowed with these options
+        return
+    if len(blank) != 3 or not blank.lengths.all() or any(name not in blank.columns for name in tokens.hides):
+        yield f"blank(3) must return 3 samples with tokens and the columns {', '.join(tokens.hides)}"
+        return
+    view = Batch({"tokens": blank}).inputs().stream
+    if not torch.isfinite(embedded(case.fixed().embedding(case.dim), view.columns, view.valid)).all():
+        yield "the embedding of the tokens of `blank` has NaN or infinity"
+    if tokens.new_tokens and (tokens.allowed is None or not np.asarray(tokens.allowed).any()):
+        yield "`allowed` must be a mask of ids if tokens are generated one by one (`new_tokens`)"
+
+
+def _inverse(case: Case) -> Problems:
+    tokens = case.tokens
+    try:
+        tokens.blank(1)
+    except UserError:  # not allowed with these options
+        return
+    made = tokens.invert(tokens.normalise(case.stream))
+    if rows_of(made) != case.rows:
+        yield f"invert made {rows_of(made)} samples of the tokens of {case.rows}"
+        return
+    if odd := describe_difference(case.stream, tokens.tokenize(made), close=True):
+        yield f"the tokens of inverted samples differ from the tokens that were inverted, in {odd}"
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{row}{tokens.suffix}" for row in range(case.rows)]
+        tokens.write_samples(made, paths)
+        if not all(path.exists() for path in paths):
+            yield "write_samples must write a file for each sample"
+
+
 CORE_CHECKS: dict[str, Callable[[Case], Problems]] = {
     "places of tokens": _places,
     "the subset of a table": _company,
@@ -582,6 +622,7 @@ PROTOCOL_CHECKS: dict[Any, dict[str, Callable[[Case], Problems]]] = {
     protocols.Exportable: {"example": _example, "preprocessing": _preprocessing},
     protocols.Editable: {"edits": _edits},
     protocols.Textual: {"encode and decode": _text},
+    protocols.Invertible: {"blank": _blank, "invert": _inverse},
 }
 
 

@@ -110,3 +110,24 @@ def test_the_guide_names_every_recipe(field):
     names = {name for name in recipes() if name.partition("/")[0] in folders}
     assert len(names) >= 10
     assert {name for name in re.findall(r"`([\w-]+/[\w.-]+)`", text) if name.partition("/")[0] in folders} == names
+
+
+PICTURES = {"train.steps": 3, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu", "train.batch": 4}
+PICTURES |= {"model.dim": 16, "model.depth": 1, "model.heads": 2}
+SCENES = {"data.number": 200, "data.chunk_size": 200, "data.valid": 4, "data.test": 4}
+
+
+@pytest.mark.usefixtures("_without_drawing")
+def test_the_guide_to_pictures_from_words_runs(tmp_path):
+    pytest.importorskip("sklearn")
+
+    def small(words):
+        if words[0] != "train":
+            return changed(words, {"number": 2, "guidance": None} if "--number" in words else {})
+        more = SCENES if words[1].startswith("images/") else {"data.number": 2} if "ising" in words[1] else {}
+        return changed(words, PICTURES | more | ({"model.decoder_depth": 1} if words[1] == "images/vq" else {}))
+
+    _, seen, made = run_page("pictures.md", tmp_path, small, 15)
+    assert seen == {"train", "generate", "inspect"}
+    assert {"pictures", "drawn", "sevens", "lattices", "attention.png"} <= made
+    assert (tmp_path / "pictures" / "contact-sheet.png").stat().st_size > 1000

@@ -31,6 +31,7 @@ FROZEN = {
     "Run.data": "self",
     "Run.device": "a value",
     "Run.evaluate": "self, part='test', files=(), limit=None, accept_drift=False, *, data=None",
+    "Run.generate": "self, prompts=(None,), number=1, **options",
     "Run.inputs": "self, what",
     "Run.model": "a value",
     "Run.objective": "a value",

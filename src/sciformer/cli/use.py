@@ -298,21 +298,28 @@ def generate(
     stop: tuple[str, ...] = (),
     beam: int = 1,
     seed: int | None = None,
+    number: int = 1,
+    guidance: float | None = None,
+    steps: int | None = None,
+    attention: Path | None = None,
     precision: str = "auto",
     compile: bool | None = None,
     plugin: Plugins = (),
 ) -> None:
-    """Generate text with a trained decoder, from a prompt or for each line of a file.
+    """Generate text with a trained decoder, or samples such as pictures, from a prompt or for each line of a file.
+
+    Samples are written into a folder, with a contact sheet of all of them. The same seed gives the same samples.
 
     Parameters
     ----------
     prompt
-        Text to continue (default: the beginning of a text or a line).
+        Text to continue (default: the beginning of a text or a line); or words that describe a sample (default: no
+        condition). For conditions that are numbers: NAME=VALUE,NAME=VALUE.
     file
         File of prompts, one per line, plain or .gz; - reads the standard input. Prompts are processed in batches.
     out
         File for the generated texts, one per line in the order of the prompts, with line breaks as \\n; or .jsonl with
-        prompts and texts (default: standard output).
+        prompts and texts (default: standard output). For samples: folder of the files (default: RUN/generated).
     length
         Number of tokens to generate (default: 500).
     temperature
@@ -328,7 +335,15 @@ def generate(
     beam
         Beam size (default: 1). Above 1, beam search replaces sampling.
     seed
-        Random seed; the same seed gives the same text.
+        Random seed; the same seed gives the same text, and the same samples.
+    number
+        Number of samples of each prompt (default: 1).
+    guidance
+        Weight of classifier-free guidance (default: `objective.guidance` of the recipe).
+    steps
+        Number of denoising steps of a diffusion model (default: `objective.sampling_steps` of the recipe).
+    attention
+        Figure of the attention to each word while the first sample is made: .png, .pdf or .svg.
     precision
         Precision of the weights: float32, bfloat16, or auto (default: auto, as in training).
     compile
@@ -336,11 +351,24 @@ def generate(
     """
     wishes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition": repetition}
     wishes |= {"stop": stop, "beam": beam, "seed": seed, "precision": precision, "compiled": compile}
+    from ..generation.samples import makes_samples
     from .text_files import check_prompts, generate_file
 
-    check_prompts(prompt, file, out)
     opened = open_run(run, plugin)
     log = partial(print, file=sys.stderr)
+    if makes_samples(opened):
+        from .samples import check_options, write_generated
+
+        check_options(length=length != 500, repetition=repetition != 1, stop=bool(stop), beam=beam != 1)
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        made = {"number": number, "seed": seed, "guidance": guidance, "steps": steps}
+        write_generated(opened, prompt, file, out or run / "generated", sampling, attention, log=log, **made)
+        return
+    for name, given in {"number": number != 1, "guidance": guidance, "steps": steps, "attention": attention}.items():
+        if given:
+            message = f"--{name} belongs to runs that make samples, but this run writes text"
+            raise UserError(message, hint="Leave it out.", key=f"--{name}")
+    check_prompts(prompt, file, out)
     if file is not None:
         generate_file(opened, file, out, length, log=log, **wishes)
         return

@@ -1,23 +1,27 @@
 """Random numbers as pure functions of seed, epoch, sample, name and token.
 
 They do not depend on the order of calls or on the process. A counter goes through the mixing function of SplitMix64
-(Steele, Lea, Flood 2014), vectorised over the batch.
+(Steele, Lea, Flood 2014), vectorised over the batch. `normal_noise` draws on a device, without a copy from the host.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+UNIFORM_BITS = 24  # random bits of a uniform number, as many as a float32 holds
 
 
 def mix(words: Any) -> Words:
@@ -99,3 +103,37 @@ class SampleRandom:
         ranks = np.empty(len(sample), np.int64)
         ranks[order] = np.arange(len(sample)) - np.repeat(lengths.cumsum() - lengths, lengths)
         return ranks
+
+
+# On a device
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _shift(z: Tensor, bits: int) -> Tensor:
+    """Shift to the right without sign extension."""
+    return (z >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def mix_words(words: Tensor) -> Tensor:
+    """Hash 64-bit words (int64): each output bit depends on every input bit."""
+    z = words + _signed(int(GOLDEN))
+    z = (z ^ _shift(z, 30)) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ _shift(z, 27)) * _signed(0x94D049BB133111EB)
+    return z ^ _shift(z, 31)
+
+
+def normal_noise(words: Tensor, count: int) -> Tensor:
+    """Standard normal numbers (B, count) in float32, from words (B,), by the Box-Muller transform.
+
+    Their absolute values are at most 5.9, because a uniform number has `UNIFORM_BITS` bits.
+    """
+    place = mix_words(torch.arange(count, device=words.device))
+    z = mix_words(words[:, None] + place)
+    first, second = (
+        ((part & ((1 << UNIFORM_BITS) - 1)).float() + 0.5) * 2.0**-UNIFORM_BITS
+        for part in (_shift(z, 64 - UNIFORM_BITS), z)
+    )
+    return (-2 * first.log()).sqrt() * (2 * math.pi * second).cos()

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.random import key, mix
+from ..data.random import Words, key, mix
 from ..errors import UserError
 
 VOCABULARY_PART = 1024  # tokens per part of the vocabulary in a top-k search by parts
@@ -126,7 +126,16 @@ def draw_uniforms(seed: int | None, texts: int, length: int) -> Tensor:
     Without a seed, the numbers differ in each call. The first text gets the same numbers as a single text with
     this seed. The numbers have 52 bits, so that their product with a sum of probabilities is always below the sum.
     """
-    seed = secrets.randbits(63) if seed is None else seed
-    words = mix(key("generate", seed) ^ mix(np.arange(texts)))
+    seed = new_seed() if seed is None else seed
+    return uniforms_of(mix(key("generate", seed) ^ mix(np.arange(texts))), length)
+
+
+def new_seed() -> int:
+    """Seed that differs in each call."""
+    return secrets.randbits(63)
+
+
+def uniforms_of(words: Words, length: int) -> Tensor:
+    """Uniform random numbers (length, n) in [0, 1), from 64-bit words (n,)."""
     found = mix(words[None] + mix(np.arange(length))[:, None]) >> np.uint64(12)
     return torch.from_numpy(found.astype(np.float64) * 2.0**-52)

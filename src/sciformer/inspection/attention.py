@@ -81,6 +81,8 @@ def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watc
             asked = view.name == assembly.objective.asked_stream(assembly.tokens)
             if len(model.heads) and (asked or assembly.recipe.model.joins_streams):  # else the vector is not used
                 model.pool(encoded, record)
+        elif hasattr(model, "reconstruct"):
+            model.reconstruct(view, record)
         else:
             model.decode(view, record)
     if getattr(assembly.recipe.model.for_stream(view.name), "compress", None) is not None:

@@ -62,6 +62,8 @@ class Transformer(nn.Module):
 
     columns: tuple[str, ...] = ()
     """Token columns that `forward` takes as keyword arguments."""
+    block: ClassVar[type[Block]] = Block
+    """Class of the blocks."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Transformer(nn.Module):
         self.position = Position() if position is None else position
         self.adapt = nn.Linear(memory_dim, dim) if cross and memory_dim not in (None, dim) else nn.Identity()
         self.blocks = nn.ModuleList(
-            Block(dim, heads, cross=cross, drop_path=rate, **options) for rate in _rates(drop_path, depth)
+            self.block(dim, heads, cross=cross, drop_path=rate, **options) for rate in _rates(drop_path, depth)
         )
         pre = options.get("norm_position", "pre") == "pre"
         self.embedding_norm = block_norm(dim, options, embedding_norm)
@@ -131,6 +133,7 @@ class Transformer(nn.Module):
         memory_valid: Valid = None,
         cache: Cache | None = None,
         watch: Watch | None = None,
+        condition: Tensor | None = None,
     ) -> Tensor:
         """Run the blocks over the tokens x (B, N, D) or packed (T, D).
 
@@ -140,6 +143,7 @@ class Transformer(nn.Module):
         memory  (B, M, C) padded or (S, C) packed tokens of width C for cross-attention, in the layout `memory_valid`;
                 with a cache, needed only at the first step
         cache   keys and values of earlier tokens; x then has only the new tokens
+        condition   (B, D) argument of blocks that depend on a condition (`adaptive`)
         """
         check_layout(x, valid, self.dim)
         ragged, mask = (valid, None) if isinstance(valid, Ragged) else (None, valid)
@@ -156,6 +160,7 @@ class Transformer(nn.Module):
         pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
         bias = self._bias(x, mask, at, bias, cache, pattern)
         sight = Sight(pattern, keys_valid, bias, start, mixed_at)
+        more = {} if condition is None else {"condition": condition}
         x = self.embedding_norm(zero_padding(self.position.embed(x, at), real))
         rotation = self.position.rotation(at, x.dtype)
         if watch is not None:
@@ -164,7 +169,7 @@ class Transformer(nn.Module):
             watched = inner_watch(watch, f"blocks.{i}")
             inner = watched if watched is not None and watched.wants_attention else None  # None: faster
             store = None if cache is None else cache.blocks[i]
-            x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=inner)
+            x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=inner, **more)
             if watched is not None:
                 watched.saw_hidden(x)
         if cache is not None:
@@ -416,6 +421,10 @@ class TransformerOptions(AttentionTrunkOptions):
         return {name: getattr(self, name) for name in (*names, "bias", "extras")} | {"epsilon": self.norm_epsilon}
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> Transformer:
+        return self.make_transformer(Decoder if causal else Encoder, form, memory_dim)
+
+    def make_transformer(self, trunk: type[Transformer], form: TokenForm, memory_dim: int | None = None) -> Transformer:
+        """Transformer of a class, with the options of this section."""
         options = self.attention_options(form)
         if self.compress is not None:
             if form.grid_shape is None:
@@ -425,7 +434,6 @@ class TransformerOptions(AttentionTrunkOptions):
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
         names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "parallel_residual", "hidden_dropout")
         options |= {name: getattr(self, name) for name in names}
-        trunk = Decoder if causal else Encoder
         made = trunk(self.dim, self.depth, self.heads, cross=memory_dim is not None, memory_dim=memory_dim, **options)
         if self.init != "normal":
             made.reset(self.init)

@@ -19,6 +19,7 @@ from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, Textual
 from .base import PREFIX, Objective, Outputs
+from .guided import Guided
 from .next_token import NextToken, ask_tokens, shifted
 
 PART = "part"  # column with the number of the text that a token belongs to
@@ -88,7 +89,7 @@ class PromptedTranslation(Seq2Seq, NextToken):
 SOURCE, TARGET = "source", "target"
 
 
-class Translate(Seq2Seq, NextToken):
+class Translate(Guided, Seq2Seq, NextToken):
     """Translation: -sum_i ln p(target i + 1 | target up to i, source)."""
 
     asks: ClassVar[str] = "translate"

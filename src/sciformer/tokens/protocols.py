@@ -10,6 +10,7 @@ Gridded       tokens are patches of an array, on a grid
 Exportable    programs without this library can make the same tokens
 Editable      single tokens of a sample can be dropped, moved or changed
 Textual       tokens are encoded from text and decoded to text
+Invertible    tokens can be turned back into samples
 
 Shared code checks `isinstance(tokens, Maskable)`, or calls `Maskable.require(tokens, who)` if it needs the protocol.
 Each protocol has its own group of checks in `sciformer.testing`.
@@ -18,7 +19,8 @@ Each protocol has its own group of checks in `sciformer.testing`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -111,6 +113,9 @@ class Maskable(Ability):
     """Token columns that an objective hides and predicts."""
     has_mask_vector: ClassVar[bool] = True
     """True: masked tokens get a learned mask vector; False: `mask_out` inserts a mask token."""
+
+    continuous: ClassVar[bool] = False
+    """Whether the values of `hides` are real numbers, to which noise can be added after `normalise`."""
 
     @property
     def can_hide(self) -> bool:
@@ -471,9 +476,50 @@ class Textual(Windowed):
         """Whether samples contain the special token of this role (begin or end)."""
         return True
 
+    def nearest_words(self, word: str) -> list[str]:
+        """Words of the vocabulary that are spelled like an unknown word (default: none)."""
+        return []
+
     def same_vocabulary(self, other: Tokens) -> bool:
         """Whether `other` has equal settings and can therefore share the vocabulary."""
         return False
+
+
+class Invertible(Ability):
+    """Tokens that can be turned back into samples, so that a model can generate samples."""
+
+    meaning: ClassVar[str] = "can be turned back into samples"
+    suffix: ClassVar[str] = ""
+    """Suffix of the files that `write_samples` writes."""
+
+    @abstractmethod
+    def blank(self, count: int) -> Stream:
+        """Tokens of `count` samples before their generation, as the model reads them.
+
+        If tokens are generated one after the other (`new_tokens`), these are the first tokens. Otherwise all tokens are
+        there with their positions, and their values are placeholders.
+        """
+
+    @abstractmethod
+    def invert(self, stream: Stream) -> Table:
+        """Samples of tokens, the inverse of `tokenize` and `normalise`.
+
+        stream   tokens as the model reads and predicts them; samples may be unfinished
+        """
+
+    @abstractmethod
+    def write_samples(self, table: Table, paths: Sequence[Path]) -> None:
+        """Write each sample of the table to a file with the suffix `suffix`."""
+
+    @property
+    def new_tokens(self) -> int:
+        """Number of tokens that are generated after the tokens of `blank`, one by one (default: 0)."""
+        return 0
+
+    @property
+    def allowed(self) -> Array | None:
+        """Mask (vocabulary,) of the ids that may be generated; None (default) without a vocabulary."""
+        return None
 
 
 def _with_value(column: Array, tokens: Array, value: Any) -> Array:

@@ -28,6 +28,7 @@ class Scalars(Maskable, Exportable, Editable):
     """
 
     hides: ClassVar[tuple[str, ...]] = ("value",)
+    continuous: ClassVar[bool] = True
     changeable_columns: ClassVar[tuple[str, ...]] = ("value",)
 
     columns: tuple[str, ...] = Field(min_length=1)

@@ -4,7 +4,7 @@ from ...recipe.field import Field
 
 FIELD = Field(
     title="Images",
-    tokens={"patches": ".tokens:Patches"},
+    tokens={"picture_codes": ".codes.tokens:Codes", "patches": ".tokens:Patches"},
     data={"images": ".reader.reader:ImageFiles"},
     simulation={
         "cues": ".simulate.cues:Cues",

@@ -11,6 +11,7 @@ from ...data.batch import Stream
 from ...data.columns import Array, Table
 from ...errors import UserError
 from .column import ImageColumn
+from .levels import PixelLevels
 
 if TYPE_CHECKING:
     from .tokens import Patches
@@ -21,8 +22,9 @@ PIXELS_AT_ONCE = 1 << 22  # number of pixels summed at a time
 
 
 def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
-    """Learn the largest image shape, and mean and standard deviation of each channel."""
+    """Learn the largest image shape, mean and deviation of each channel, and the values of the pixels."""
     moments: ChannelMoments | None = None
+    levels = PixelLevels()
     shapes: set[tuple[int, int]] = set()
     varies, before = False, 0
     for table in tables:
@@ -37,6 +39,7 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
             if bad.any():
                 where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
                 raise UserError(f"{bad.sum()} pixels are NaN or infinite, the first in sample {where}")
+            levels.add(values)
             moments.add(stretch_values(values, section.stretch, section.softening))
             if len(rows):
                 shapes.add((images.shape[1], images.shape[2]))
@@ -50,6 +53,7 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
         raise UserError(message, hint="Choose a smaller tokens.patch, or larger images.", key="tokens.patch")
     shape = [height, width, len(moments.mean)]
     found = {"shape": shape, "mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
+    found["pixels"] = levels.to_json()
     return found | ({"varies": True} if varies or len(shapes) > 1 else {})
 
 

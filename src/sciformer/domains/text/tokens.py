@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -231,6 +232,10 @@ class Text(Textual, Maskable, Exportable, Editable):
             raise UserError(message, key="tokens.lines")
         frame = {role: self.special_id(role) for role in ("begin", "end") if getattr(self, role)}
         return {TOKENIZER_FILE: export_tokenizer(self.coder, frame, self.lower, self.unicode_form)}
+
+    def nearest_words(self, word: str) -> list[str]:
+        known = self._learned("words").split("\n") if self.unit == "words" and not self.tokenizer else []
+        return difflib.get_close_matches(word, known)
 
     # From a text to tokens and back
 

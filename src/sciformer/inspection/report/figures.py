@@ -15,8 +15,9 @@ from ...data.batch import Batch
 from ...data.columns import Table, rows_of, select
 from ...data.source import pieces
 from ...errors import UserError
+from ...models.encoder_decoder import SOURCE
 from ...tokens.protocols import Textual
-from .. import alignment, attention, distance, faithfulness, masked, positions, streams
+from .. import alignment, attention, distance, faithfulness, masked, positions, streams, synthesis
 from ..attention import Picture, even_steps, sample_ids, sample_name
 from ..attribution import has_single_answer
 from ..plots import heads
@@ -65,6 +66,12 @@ def _attention_figures(
     numbers   receives distances and similarities of positions for scores.json
     """
     writes = hasattr(data.objective, "penalty")
+    if synthesis.has_prompts(run):
+        yield from synthesis.draw_some(run, _some_prompts(data, part, samples))  # attention to the prompt
+        return
+    if synthesis.only_makes_samples(run):
+        yield from synthesis.draw_plain(run, samples)
+        return
     if writes:
         yield from alignment.draw_some(run, _some_sources(data, part, samples))  # attention to the source
     if not writes or getattr(run.model, "separate", False):
@@ -207,9 +214,12 @@ def attention_section(page: Page, found: ReportData) -> None:
                 page.figure(figure(), caption, caption)
     except UserError as error:  # a translation without attention
         page.text(f"Not shown: {error}")
-    if hasattr(found.objective, "penalty"):
+    makes, writes = synthesis.only_makes_samples(found.run), hasattr(found.objective, "penalty")
+    if makes:
+        page.text("For other samples: sciformer generate RUN --prompt PROMPT --out FOLDER --attention PICTURE")
+    elif writes:
         page.text("For other samples: sciformer translate RUN FILE --alignment PICTURE")
-    if not hasattr(found.objective, "penalty") or getattr(found.run.model, "separate", False):
+    if not makes and (not writes or getattr(found.run.model, "separate", False)):
         page.text("For every head and more samples: sciformer inspect RUN")
     if hidden:
         page.section("Masked tokens", note=f"Part: {part}")
@@ -242,6 +252,13 @@ def _some_sources(data: Assembly, part: str, count: int) -> Sequence[str | Table
     texts = (str(text) for table in pieces(source) for text in np.asarray(table[name]))
     found = [text for text in texts if 8 < len(text) < 120]
     return [found[i] for i in even_steps(len(found), count)] if found else []
+
+
+def _some_prompts(data: Assembly, part: str, count: int) -> list[Table]:
+    """Columns of the condition of some samples, as tables with one row."""
+    piece = data.dataset(part).source.load(0)
+    names = data.tokens[SOURCE].required_columns
+    return [select({name: piece[name] for name in names}, np.array([row])) for row in sample_ids(rows_of(piece), count)]
 
 
 def choose_part(data: Assembly, column: str = "") -> str:

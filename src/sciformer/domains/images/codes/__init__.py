@@ -1,0 +1,1 @@
+"""Codes: a picture as a grid of words from a learned codebook."""
