@@ -31,7 +31,8 @@ def prepare(
 ) -> Batch:
     """Augment, mix, corrupt and normalise a batch.
 
-    counted  whether the loss is computed; predictions need neither the divisor of the loss (`count`) nor a second view
+    counted  whether the loss is computed. If not, as for predictions, samples are not augmented, contrastive learning
+             makes no second view of a stream, and the result has no `count` (divisor of the loss)
     other    partner samples for mixup, as many as in the batch, with their random numbers
     """
     if counted:

@@ -289,7 +289,12 @@ def make_sampler(
 ) -> BatchSampler:
     """Sampler of a dataset: batches of `batch` samples, or of at most `tokens` tokens.
 
-    shift    number of tokens by which the model shortens the only stream (as for next-token targets)
+    tokens    maximum number of tokens in a batch (default: None, each batch has `batch` samples)
+    bucket    whether batches of `batch` samples have samples of similar length; ignored with `packed`
+    multiple  for batches of at most `tokens` tokens: round widths up to a multiple of this number (default: see
+              `TokenBudgetSampler`)
+    packed    whether samples are packed without padding
+    shift     number of tokens by which the model shortens the only stream (as for next-token targets)
     """
     chunks = dataset.sizes if len(dataset.sizes) > 1 else None
     if tokens is None:

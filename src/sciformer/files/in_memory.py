@@ -160,7 +160,8 @@ class MemoryFile(AnyPath):
             raise UserError(message, hint="The parts are train, valid and test.", key="parts")
         names = np.array([str(value).strip() for value in values.tolist()])
         if (names == "").any():
-            raise UserError(f"row {int((names == '').argmax())} has no part in `{column}`", key="parts")
+            message = f"the part of row {int((names == '').argmax())} is missing in column `{column}`"
+            raise UserError(message, hint="The parts are train, valid and test.", key="parts")
         kept = {name: one for name, one in self.columns.items() if name != column}
         found: dict[str, MemoryFile] = {}
         parts = np.array([part_of(name) or name for name in names.tolist()])

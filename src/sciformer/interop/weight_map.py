@@ -58,7 +58,12 @@ class WeightMap:
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert the weight `ours` to weights of the other library, by name."""
+        """Convert a weight of Sciformer to weights of the other library.
+
+        ours   weights of the model, by name; only the weight `self.ours` is converted
+
+        Returns  weights by their names in the other library
+        """
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the run has no weight `{self.ours}`")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))

@@ -60,7 +60,10 @@ class Model(TrunkChoice, Section):
 
     @classmethod
     def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
-        """Subclass with the keys of the selected trunks, of the model and of each stream."""
+        """Subclass with the keys of the selected trunk, and a section per stream.
+
+        values   keys and values of the section `model`; a mapping under a key unknown to the model is a stream section
+        """
         plain: type[Any] = cls.plain or cls
         made = super().with_choices(values)
         streams = {key: own for key, own in values.items() if isinstance(own, Mapping) and key not in made.model_fields}

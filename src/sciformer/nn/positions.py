@@ -163,7 +163,7 @@ class Learned(AdditiveEncoding):
         if isinstance(start, int) and start + n > len(self.table):
             raise UserError(
                 f"there are {start + n} tokens, but only {len(self.table)} learned positions",
-                hint="Learn more positions, or pass coordinates with at=grid(shape, span=learned_shape).",
+                hint="Make Learned with a larger shape, or pass coordinates with at=grid(shape, span=learned_shape).",
             )
         index = torch.arange(n, device=device) + start
         if self.axes == 1:
@@ -481,7 +481,8 @@ class RotaryOptions(PeriodOptions):
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Fraction of each head that is rotated (default: 1)."""
     rotary_values: bool = False
-    """Rotate values too, so that a head returns a spectrum of the surrounding tokens (default: false)."""
+    """Rotate values too, by their position relative to the query: sum_j a_ij R(p_j - p_i) v_j (default: false). A head
+    can then compute a Fourier spectrum of the tokens around the query (arXiv 2310.10375)."""
 
     @property
     def turns_values(self) -> bool:

@@ -21,8 +21,8 @@ GUESSES_NOTE = "All values below are guesses from these files, with their reason
 class Found(NamedTuple):
     """Recipe key (`data.split.valid`), its value, and the reason for the value.
 
-    A key with the value None is not written; for a mapping, the reason of this key becomes the comment of the mapping.
-    If a key is found twice, the last value is used.
+    A key with the value None is not written. If the key is the name of a mapping (`data.split`), its reason becomes the
+    comment of the mapping. If a key is found twice, the last value is used.
     """
 
     key: str

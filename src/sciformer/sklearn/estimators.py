@@ -66,7 +66,7 @@ class TransformerClassifier(ClassifierMixin, Transformer):
 
 
 class TransformerRegressor(RegressorMixin, Transformer):
-    """Regressor: a transformer that predicts a number and an uncertainty.
+    """Transformer regressor: predicts a number and its uncertainty.
 
     run_   the trained `Run`: `run_.report()`, `run_.model`
     """

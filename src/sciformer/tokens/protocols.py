@@ -262,7 +262,8 @@ class Windowed(Ability):
     def truncate(self, stream: Stream, limit: float) -> Stream:
         """Keep tokens up to a distance `limit` from the first token of each sample.
 
-        Distances are differences of `at` if `at` has one coordinate, otherwise numbers of tokens.
+        If the column `at` has one coordinate per token, a distance is a difference of coordinates. Otherwise a distance
+        is a number of tokens.
         """
         return truncate(stream, limit, self.prefix_tokens)
 

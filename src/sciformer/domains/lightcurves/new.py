@@ -360,7 +360,8 @@ def _position_keys(seen: FoundCurves) -> list[Found]:
 def _pretraining(seen: FoundCurves, keys: dict[str, Any], classes: int) -> list[str]:
     """Commands for pretraining on simulated stars, if there are few stars per class.
 
-    The commands are only for magnitudes with errors in one band, with period features, like the simulated stars.
+    The list is empty if the curves differ from the simulated stars: magnitudes in one band, with errors and period
+    features, and without upper limits.
     """
     bands = len(np.unique(_points(seen.table, "band").values)) if "band" in seen.table else 1
     alike = keys["tokens.magnitudes"] and keys.get("tokens.periods") and "error" in seen.table

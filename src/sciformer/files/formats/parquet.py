@@ -175,7 +175,10 @@ class ParquetWriter(TableWriter):
 
 
 def _written_type(kind: Any) -> Any:
-    """Type of a column before it was written: Parquet renames the values inside lists."""
+    """Type for writing a column again, from its type in a Parquet file.
+
+    Parquet renames the field of the values in a list; the result has Arrow's default name.
+    """
     arrow = arrow_package()
     if not _is_list(kind):
         return kind

@@ -66,7 +66,8 @@ def compress_keys(
 ) -> tuple[Tensor, Tensor, Tensor, Sight]:
     """Queries, keys, values and Sight for compressed attention.
 
-    The keys and values are mixtures (B, G, count, E); every query sees all of them. Packed queries are padded.
+    Keys and values (B, G, N, E) of G key-value heads become `mixing.count` learned mixtures (B, G, count, E) of the
+    tokens. Every query sees all mixtures. Packed queries, keys and values are padded first.
     """
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within

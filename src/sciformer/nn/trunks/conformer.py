@@ -107,7 +107,10 @@ class ConformerBlock(nn.Module):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) from x (B, N, D); same call as Block, without memory and store."""
+        """Output (B, N, D) from x (B, N, D).
+
+        The arguments are the same as of Block, but `memory` and `store` must be None.
+        """
         assert memory is None
         assert store is None
         valid, ragged = (None, None) if sight is None else (sight.valid, sight.packed)

@@ -42,7 +42,12 @@ def noise_power(frequency: Array) -> Array:
 
 
 def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
-    """Whitened series (..., N): noise has variance 1, and (h|h) = sum h^2."""
+    """Whiten series (..., N): the noise has variance 1 in the result.
+
+    For a whitened signal h, the sum of h^2 over the points is snr^2.
+
+    step  seconds between two points
+    """
     points = series.shape[-1]
     spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(np.fft.rfftfreq(points, step)))
     return np.fft.irfft(spectrum, points)

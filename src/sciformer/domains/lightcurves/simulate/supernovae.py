@@ -1,11 +1,14 @@
-"""Supernovae in several bands: rise, plateau and decline, redshift, dust, limits.
+"""Simulated supernovae in several bands, with redshift, dust and upper limits.
 
     f = A / (1 + exp(-(t - t0) / rise)) [(1 - s) (1 - beta (t - t0) / gamma) + s (1 - beta) exp(-(t - t1) / fall)],
     t1 = t0 + gamma,   s = 1 / (1 + exp(-(t - t1) / 3))
 
-(Supernova Parametric Model: Villar 2019, smoothed as by ALeRCE). Redder bands peak later and decline more slowly.
-Colours come from a redshifted black body; times are stretched by 1 + z. Redshifts are uniform in volume, up to the
-redshift at which the peak is as faint as the magnitude limit of a survey.
+(Supernova Parametric Model: Villar 2019, with the smooth step s of ALeRCE). The flux f of amplitude A rises at the time
+t0, declines on a plateau of length gamma to the fraction 1 - beta, and falls exponentially after t1. Times are in days.
+
+Redder bands peak later and decline more slowly. Colours come from a redshifted black body; times are stretched by
+1 + z. Redshifts are uniform in volume, up to the redshift at which the peak is as faint as the magnitude limit of a
+survey.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Parallel(Parts):
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         """Read a column of texts per language; files for prediction may lack columns.
 
-        The column of a prediction file follows from its name (`test.en test.de`, or `test.{}`). Without a column in its
-        name, a file has all columns, separated by tabs, or only the first column.
+        The file name of a prediction file contains its column name (`test.en test.de`, or `test.{}` for all columns).
+        A file without a column name in its file name has all columns, separated by tabs, or only the first column.
         """
         meant: dict[str, dict[str, str]] = {}
         tables: list[TextColumns] = []

@@ -10,19 +10,19 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, ModelInputs, StreamView
-from ..data.columns import Array, Lists, Table
-from ..data.dataset import Dataset
-from ..data.random import SampleRandom
-from ..data.token_labels import ITEMS
-from ..errors import UserError
-from ..metrics.text import OUTSIDE, entities, marks_entity
-from ..nn import TagHead
-from ..nn.losses import IGNORE_INDEX
-from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, Rows, check_classes, missing_truth
-from .tag_rows import entity_rows, word_rows
-from .viterbi import Transitions, begins_with_position_b, find_transitions, most_probable_tags
+from ...data.batch import Batch, ModelInputs, StreamView
+from ...data.columns import Array, Lists, Table
+from ...data.dataset import Dataset
+from ...data.random import SampleRandom
+from ...data.token_labels import ITEMS
+from ...errors import UserError
+from ...metrics.text import OUTSIDE, entities, marks_entity
+from ...nn import TagHead
+from ...nn.losses import IGNORE_INDEX
+from ...tokens.base import Tokens
+from ..base import ANSWER, Objective, Outputs, Rows, check_classes, missing_truth
+from ..viterbi import Transitions, begins_with_position_b, find_transitions, most_probable_tags
+from .rows import entity_rows, word_rows
 
 WORDS, ENTITIES = "words", "entities"  # rows of a table of predictions
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import Array, Lists, Table
-from ..data.token_labels import END, LINE, START
-from ..metrics.text import spans
+from ...data.columns import Array, Lists, Table
+from ...data.token_labels import END, LINE, START
+from ...metrics.text import spans
 
 PREDICTED = {"truth": "truth", "tag": "tags", "probability": "probability"}  # column of a row -> prediction
 
