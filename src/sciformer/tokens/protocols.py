@@ -130,6 +130,24 @@ class Maskable(Ability):
         """Functions for `objective.mask` by name: (maskable tokens, share) -> mask (T,)."""
         return {"last": mask_last}
 
+    @property
+    def masks_by_length(self) -> dict[str, Mask]:
+        """Masks of `masks` that may have a length in units of the data, such as hours: (tokens, length) -> mask (T,).
+
+        The length is `objective.mask_length` (default: no mask has a length).
+        """
+        return {}
+
+    @property
+    def coarse_masks(self) -> tuple[str, ...]:
+        """Masks of `masks` whose tokens show coarse values instead of being hidden (default: none)."""
+        return ()
+
+    def coarse_values(self, stream: Stream, tokens: Array, factor: int) -> dict[str, Array]:
+        """Columns of `hides`, averaged over blocks of `factor` grid cells where `tokens` (T,) is True."""
+        message = f"tokens of `tokens.kind: {self.kind}` have no coarse values"
+        raise UserError(message, hint="Set objective.coarse: 0.", key="tokens.kind")
+
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """Columns of `hides`, with other values (default: 0) where `tokens` (T,) is True."""
         return {name: _with_value(stream.columns[name], tokens, 0) for name in self.hides}

@@ -4,5 +4,6 @@ from ...recipe.field import Field
 
 FIELD = Field(
     title="Fields of the atmosphere",
+    tokens={"cubes": ".tokens:Cubes"},
     data={"fields": ".reader.reader:FieldFiles"},
 )
