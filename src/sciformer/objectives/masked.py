@@ -117,7 +117,7 @@ class Masked(Objective):
                 key="objective.whole_words",
             )
         first = first_of(stream) if self.whole_words else np.arange(int(stream.lengths.sum()))
-        may = domain.maskable(stream)
+        may = self.candidates(domain, stream)
         named = bool(self.mask) or self.mask_length is not None
         asked = self._tokens_by_mask(domain, stream, may) if named else self._draw_tokens(stream, first, may, rng)
         fate = rng.uniform("fate", stream.lengths)[first]
@@ -137,6 +137,10 @@ class Masked(Objective):
             stream = stream.with_columns(**domain.coarse_values(stream, blurred, self.coarse_factor))
         stream = stream.with_columns(**domain.mask_out(stream, hidden))
         return stream.with_columns(hidden=hidden, asked=asked, **targets)
+
+    def candidates(self, tokens: Maskable, stream: Stream) -> Array | None:
+        """Mask (T,) of the tokens that may be masked; None for all."""
+        return tokens.maskable(stream)
 
     def _tokens_by_mask(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
         """Mask (T,) of the tokens to predict, from the mask function `objective.mask`."""

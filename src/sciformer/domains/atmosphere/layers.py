@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...nn.ensemble import fair_crps, statistical_loss
 from ...nn.heads import Gaussian
+from ...nn.losses import fair_crps, statistical_loss
 from ...tokens.base import Columns
 from ...tokens.protocols import Readout
 

@@ -63,7 +63,8 @@ def hide_last_hours(stream: Stream, hours: float) -> Array:
 def hide_middle_hours(stream: Stream, hours: float) -> Array:
     """Mask (T,) of the cubes in a gap of this length between two known hours, in the middle of the neighbourhood.
 
-    A gap of 6 hours hides 5 hourly steps: the known hours before and behind it are 6 hours apart.
+    A gap of 6 hours hides 5 hourly steps: the known hours before and behind it are 6 hours apart. It begins at the
+    border of a cube.
     """
     _, _, first, last = stream.columns["time"].T
     step = stream.columns["step"]
@@ -72,7 +73,8 @@ def hide_middle_hours(stream: Stream, hours: float) -> Array:
     if (hidden < 1).any():
         message = f"a gap of {hours:g} hours has no time step inside"
         raise UserError(message, hint="Choose a gap of two steps or more.", key=LENGTH)
-    before = (count - hidden) // 2
+    cube = np.round((stream.columns["time"][:, 1] - stream.columns["time"][:, 0]) / step).max(initial=0) + 1
+    before = (count - hidden) // 2 // cube * cube
     low = first + (before - 1) * step
     return _whole_cubes(stream, low, low + hidden * step, hours)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,13 +15,17 @@ from torch import nn
 from ...data.batch import Batch, Stream
 from ...data.columns import Array, Table
 from ...data.random import SampleRandom
+from ...data.source import Source
 from ...errors import UserError, one_of
+from ...tokens.base import Tokens
 from ...tokens.cutting import PatchGrid
-from ...tokens.protocols import Mask, Maskable, Readout
+from ...tokens.protocols import HiddenTask, Mask, Readout, Restorable
 from .draw import draw_map, draw_maps
 from .layers import CubeEmbedding, CubeInfo, CubeReadout
 from .masks import BY_LENGTH, BY_SHARE, COARSE, coarse_cubes, cube_grid
+from .output import write_maps
 from .reader.neighbourhoods import CLIMATOLOGY, DATE, DEVIATION, LATITUDE, LEVEL, LONGITUDE, NUMBER, TIME
+from .scores import FieldScores
 
 Side = Annotated[int, Field(ge=1)]
 INFO = (
@@ -41,7 +46,7 @@ NOISE = 0.1  # standard deviation of noisy cubes, in standard deviations of the 
 HOURS = 24.0
 
 
-class Cubes(Maskable):
+class Cubes(Restorable):
     """Cubes of a field: time steps x rows x columns at one level, with date, hour, level and place.
 
     Values are normalised anomalies (x - c) / s: c is the climatology of the cell, hour and day, s the standard
@@ -49,7 +54,10 @@ class Cubes(Maskable):
     """
 
     hides: ClassVar[tuple[str, ...]] = ("value",)
-    host_columns: ClassVar[tuple[str, ...]] = ("climate", "scale", "time", "step", "grid")
+    host_columns: ClassVar[tuple[str, ...]] = (
+        *("climate", "scale", "time", "step", "grid"),
+        *("level", "north", "spacing"),
+    )
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("field",)
     model_keys: ClassVar[tuple[str, ...]] = ("loss", "members")
 
@@ -93,7 +101,8 @@ class Cubes(Maskable):
         """Learn the shape of a neighbourhood: levels, time steps, rows, columns."""
         table = next(iter(tables))
         self._check(table)
-        self.state["shape"] = list(np.shape(table[self.field])[1:])
+        values: Any = table[self.field]
+        self.state["shape"] = list(values.shape[1:])
 
     def _check(self, table: Table) -> None:
         one_of("tokens.field, a field of the data", self.field, table, key="tokens.field")
@@ -137,7 +146,8 @@ class Cubes(Maskable):
 
         Columns: `value` and `climate` (T, P), `scale` (T,), `at` (T, 4): level, time, row and column on the grid of
         cubes, `info` (T, F), `time` (T, 4): first and last hour of the cube and of its neighbourhood, `step` (T,) in
-        hours, `grid` (T, 3): number of cubes along time, rows and columns.
+        hours, `grid` (T, 3): number of cubes along time, rows and columns, `level` (T,) in hPa or 0, `north` (T, rows
+        of a cube): latitudes, `spacing` (T,) of the rows in degrees.
         """
         self._check(table)
         values: Any = table[self.field]
@@ -190,12 +200,16 @@ class Cubes(Maskable):
             np.broadcast_to(step[:, None] / HOURS, north.shape),
         ]
         assert len(facts) == len(INFO)
+        rows = np.minimum(first[:, 1, None] + np.arange(self.cube[1]), latitude.shape[1] - 1)
         whole = np.broadcast_to(hours[:, None, [0, -1]], (count, len(places), 2))
         time = np.concatenate([np.stack([hours[:, first[:, 0]], hours[:, ends[:, 0]]], -1), whole], -1)
         return {
             "info": np.stack(facts, -1).reshape(-1, len(INFO)).astype(np.float32),
             "time": time.reshape(-1, 4),
             "step": np.repeat(step, len(places)),
+            "level": np.nan_to_num(level)[:, places[:, 0]].ravel(),
+            "north": latitude[:, rows].reshape(-1, self.cube[1]),
+            "spacing": np.repeat(spacing, len(places)),
         }
 
     def normalise(self, stream: Stream) -> Stream:
@@ -220,6 +234,12 @@ class Cubes(Maskable):
         if "members" in answer:
             found["members"] = answer["members"] * scale[:, None] + climate[:, None]
         return found
+
+    def hidden_scores(self, mask: str) -> FieldScores:
+        return FieldScores(self.field, self.cube, mask)
+
+    def write_restored(self, path: Path, source: Source, tokens: Mapping[str, Tokens], task: HiddenTask) -> int:
+        return write_maps(path, source, tokens, task)
 
     def maps(self, cubes: Array, shape: tuple[int, ...]) -> Array:
         """Assemble cubes (N, P) of one sample to an array of this shape (L, T, H, W)."""
@@ -306,7 +326,8 @@ class Cubes(Maskable):
 
     def _sample_shape(self, stream: Stream) -> tuple[int, int, int, int]:
         """Levels, time steps, rows and columns of the cubes of one sample, with their padding."""
-        return (self.shape[0], *(int(count) * side for count, side in zip(stream.columns["grid"][0], self.cube)))
+        duration, height, width = (int(count) * side for count, side in zip(stream.columns["grid"][0], self.cube))
+        return self.shape[0], duration, height, width
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         """Draw maps at the last hidden time: seen, predicted, true and the error."""

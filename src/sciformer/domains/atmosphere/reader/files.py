@@ -9,11 +9,11 @@ import hashlib
 import os
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -219,6 +219,11 @@ class Field:
     where: Array
     units: str
 
+    @property
+    def members(self) -> int:
+        """Number of members in the files."""
+        return self.parts[0].members
+
     def read(self, times: Array, rows: Array, columns: Array, member: int = 0) -> Array:
         """Values (L, T, H, W) at indices of the time axis and of the grid, NaN where missing."""
         made = np.full((len(self.levels), len(times), len(rows), len(columns)), np.nan, np.float32)
@@ -231,6 +236,68 @@ class Field:
             made[:, here] = wanted
         made[~np.isfinite(made)] = np.nan
         return made
+
+
+class MapField(Protocol):
+    """Field on a time axis: levels, unit, members, and values that are read when they are wanted."""
+
+    @property
+    def levels(self) -> Array:
+        """Levels (L,); NaN for a field without levels."""
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+
+    def read(self, times: Array, rows: Array, columns: Array, member: int = 0) -> Array:
+        """Values (L, T, H, W) at indices of the time axis and of the grid, NaN where missing."""
+
+
+class Maps(Protocol):
+    """Fields on one grid and one time axis, in files (`Catalog`) or in memory (`MapsInMemory`)."""
+
+    grid: Grid
+    hours: Array
+    step: float
+    calendar: str
+
+    @property
+    def members(self) -> int:
+        """Largest number of members of a field."""
+
+    @property
+    def fields(self) -> Mapping[str, MapField]:
+        """Fields by name."""
+
+
+@dataclass
+class FieldInMemory:
+    """Field in memory: values (M, L, T, H, W), NaN where missing."""
+
+    values: Array
+    levels: Array
+
+    @property
+    def members(self) -> int:
+        return len(self.values)
+
+    def read(self, times: Array, rows: Array, columns: Array, member: int = 0) -> Array:
+        return np.asarray(self.values[member][:, times][:, :, rows][..., columns], np.float32)
+
+
+@dataclass
+class MapsInMemory:
+    """Fields in memory on one grid and one time axis."""
+
+    fields: dict[str, FieldInMemory]
+    grid: Grid
+    hours: Array
+    step: float
+    calendar: str = "standard"
+
+    @property
+    def members(self) -> int:
+        return max(field.members for field in self.fields.values())
 
 
 class Catalog:
@@ -261,7 +328,7 @@ class Catalog:
             self._check(part, first)
         self.hours, self.step = time_axis(np.concatenate([one.hours for some in parts.values() for one in some]))
         self.fields = {name: self._join(name, some, levels) for name, some in parts.items()}
-        self.members = max(part.members for some in parts.values() for part in some)
+        self.members: int = max(part.members for some in parts.values() for part in some)
         for part in (part for some in parts.values() for part in some):
             if part.members not in (1, self.members):
                 message = (

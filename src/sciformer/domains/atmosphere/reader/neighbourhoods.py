@@ -20,7 +20,7 @@ from ....data.random import key, mix
 from ....data.windows import Windows
 from .axes import dates, describe_time
 from .climatology import Climatology
-from .files import Catalog
+from .files import Maps
 
 MAX_PIECE_BYTES = 32 << 20  # values of the neighbourhoods of a piece
 MAX_SPARE = 4  # largest block that is read at once, in units of the neighbourhoods in it
@@ -128,7 +128,7 @@ class Neighbourhoods:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: Maps,
         boxes: Boxes,
         names: Mapping[str, str],
         climatology: Mapping[str, Climatology],
@@ -198,7 +198,7 @@ class Neighbourhoods:
         date = dates(catalog.hours[axes[0]], catalog.calendar)
         for name, own in self.names.items():
             field, climate = catalog.fields[own], self.climatology[name]
-            member = boxes[block[0]].member if field.parts[0].members > 1 else 0
+            member = boxes[block[0]].member if field.members > 1 else 0
             values = field.read(axes[0], axes[1], axes[2], member)
             usual = climate.at(date, catalog.grid.latitude[axes[1]], catalog.grid.longitude[axes[2]])
             shape = (count, len(field.levels), *self.boxes.size)

@@ -36,6 +36,7 @@ class FieldFiles(Data):
     """
 
     renames_columns: ClassVar[bool] = True
+    reading_keys: ClassVar[tuple[str, ...]] = ("stride",)
 
     files: list[str] = Field(default_factory=list)
     """Files (.nc) or Zarr stores: names or globs. Several files are joined along time, or have different fields."""
@@ -136,7 +137,8 @@ class FieldFiles(Data):
         size = tuple(own or whole for own, whole in zip(self.neighbourhood, shape))
         for name, own, whole in zip(("time steps", "rows", "columns"), size, shape):
             if own > whole:
-                message = f"data.neighbourhood has {own} {name}, but the data have {whole}"
+                named = catalog.paths[0] if len(catalog.paths) == 1 else "the data"
+                message = f"data.neighbourhood has {own} {name}, but {named} has {whole}"
                 raise UserError(message, hint="Choose a smaller neighbourhood.", key="data.neighbourhood")
         return size  # type: ignore[return-value]
 
@@ -196,7 +198,7 @@ class FieldFiles(Data):
             fit = ClimatologyFit(len(field.levels), grid.latitude, grid.longitude, catalog.step, years)
             each = max(1, MAX_STATISTICS_BYTES // (4 * len(field.levels) * len(rows) * len(columns)))
             blocks = [times[start : start + each] for start in range(0, len(times), each)]
-            members = range(field.parts[0].members)
+            members = range(field.members)
             kept: list[tuple[Array, Array]] = []
             known = 0
             for some in blocks:
