@@ -69,6 +69,10 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
     "captions.transformer.*": ("images/caption-transformer",),
     "simulate_scenes.*": ("domains/images/scenes", "domains/images/simulate/scenes.py"),
+    "era5.*": (
+        *("domains/atmosphere/tokens.py", "domains/atmosphere/layers.py", "domains/atmosphere/masks.py"),
+        *("domains/atmosphere/reader", "objectives/masked.py", "benchmarks/fields.py"),
+    ),
     "multistream.*": ("models/multistream.py", "nn/concatenation.py", "domains/lightcurves/simulate/transients.py"),
     "calibration.jets.*": ("jets/pfn",),
     "calibration.redshift.*": ("lightcurves/transformer",),
