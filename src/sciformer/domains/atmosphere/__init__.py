@@ -6,4 +6,5 @@ FIELD = Field(
     title="Fields of the atmosphere",
     tokens={"cubes": ".tokens:Cubes"},
     data={"fields": ".reader.reader:FieldFiles"},
+    simulation={"flows": ".simulate.flows:Flows"},
 )

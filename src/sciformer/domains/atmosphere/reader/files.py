@@ -246,6 +246,10 @@ class MapField(Protocol):
         """Levels (L,); NaN for a field without levels."""
 
     @property
+    def units(self) -> str:
+        """Unit of the values; may be empty."""
+
+    @property
     def members(self) -> int:
         """Number of members."""
 
@@ -276,6 +280,7 @@ class FieldInMemory:
 
     values: Array
     levels: Array
+    units: str = ""
 
     @property
     def members(self) -> int:
