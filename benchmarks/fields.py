@@ -291,7 +291,13 @@ def recipe(path: Path, steps: int, seed: int, device: str, mask: dict[str, Any],
     tokens = {"kind": "cubes", "field": "t2m", "cube": (1, 16, 16), "loss": "crps", "members": 8}
     data = {"kind": "fields", "files": [str(path)], "train": ("2019-03-01", "2019-03-21"), "valid": 0.0}
     data |= {"test": ("2019-03-22", "2019-03-31"), "neighbourhood": (STEPS, None, None)}
-    loop = {"steps": steps, "batch": 16, "warmup": steps // 10, "learning_rate": rate, "weight_decay": 0.05}
+    loop: dict[str, Any] = {
+        "steps": steps,
+        "batch": 16,
+        "warmup": steps // 10,
+        "learning_rate": rate,
+        "weight_decay": 0.05,
+    }
     loop |= {"seed": seed, "device": device, "evaluate_every": steps, "save_every": steps, "log_every": 50}
     objective = {"kind": "masked", **mask}
     return Recipe.from_dict({"data": data, "tokens": tokens, "model": model, "objective": objective, "train": loop})

@@ -6,5 +6,6 @@ FIELD = Field(
     title="Fields of the atmosphere",
     tokens={"cubes": ".tokens:Cubes"},
     data={"fields": ".reader.reader:FieldFiles"},
+    new={"atmosphere": ".new:ATMOSPHERE"},
     simulation={"flows": ".simulate.flows:Flows"},
 )

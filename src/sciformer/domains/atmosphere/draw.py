@@ -18,7 +18,8 @@ MAX_SHADE_ALPHA = 0.7  # opacity of the largest weight
 
 def draw_map(axes: Axes, values: Array, shade: Array | None = None) -> None:
     """Draw a map (rows from south to north, columns) with an overlay of weights of the same shape."""
-    axes.imshow(to_colours(values, "viridis", *_limits(values)), origin="lower", interpolation="nearest")
+    colours = "viridis" if shade is None else "gray"
+    axes.imshow(to_colours(values, colours, *_limits(values)), origin="lower", interpolation="nearest")
     if shade is not None:
         level = np.clip(shade / max(float(shade.max(initial=0)), 1e-12), 0, 1)
         look: dict[str, Any] = {"cmap": SHADE_COLOUR, "alpha": MAX_SHADE_ALPHA * level, "vmin": 0, "vmax": 1}

@@ -67,6 +67,10 @@ class FieldOptions(Data):
         }
         return Splits(order_parts(sources), fingerprint, notes, learned=learned)
 
+    def training_boxes(self, catalog: Maps) -> Boxes:
+        """Places of the training neighbourhoods."""
+        return self._boxes(catalog, self._size(catalog), self._divide(catalog)["train"], "train")
+
     def _size(self, catalog: Maps) -> tuple[int, int, int]:
         shape = (len(catalog.hours), *catalog.grid.shape)
         size = tuple(own or whole for own, whole in zip(self.neighbourhood, shape))
