@@ -312,7 +312,7 @@ def answers(run: Run, path: Path, row: str, hours: Maps, folder: Path) -> tuple[
     if row in GAPS:
         hidden = 2 * GAPS[row] - 1
         place = (STEPS - hidden) // 2 + GAPS[row] - 1
-    name = folder / f"{row}.nc"
+    name = folder / f"{row}-{run.path.name}.nc"  # an open file cannot be written again
     with xarray.open_dataset(path, decode_times=False) as whole:
         whole.isel(time=slice(int(hours[0]) - place, None)).to_netcdf(name)
     reader = FieldFiles(
@@ -380,7 +380,10 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     began = time.perf_counter()
-    options = f"--seeds {given.seeds} --pretrain {given.pretrain} --finetune {given.finetune} --network {given.network}"
+    options = f"--skip {' '.join(given.skip)} " if given.skip else ""
+    options += (
+        f"--seeds {given.seeds} --pretrain {given.pretrain} --finetune {given.finetune} --network {given.network}"
+    )
     board = Board(given, f"python benchmarks/fields.py --data era5_t2m_uk_201903.nc {options} --record")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -422,7 +425,7 @@ def main() -> None:
                         board.add(f"era5.{row}.finetuned.crps", crps)
                         count = said.shape[1]
                         ratio = np.sqrt((count + 1) / count * (said.var(1, ddof=1) * weight).mean() / each.mean())
-                        board.add(f"era5.{row}.finetuned.spread_skill", float(ratio), unit="", better="neither")
+                        board.add(f"era5.{row}.finetuned.spread_skill", float(ratio), unit="ratio", better="higher")
             for row in given.rows if "networks" not in given.skip else ():
                 if row not in GAPS:
                     hours = target_hours(row, len(maps))

@@ -69,6 +69,10 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
     "captions.transformer.*": ("images/caption-transformer",),
     "simulate_scenes.*": ("domains/images/scenes", "domains/images/simulate/scenes.py"),
+    **dict.fromkeys(
+        (f"era5.*.{rival}.rmse" for rival in ("persistence", "damped", "linear", "unet", "lstm")),
+        ("benchmarks/fields.py",),
+    ),
     "era5.*": (
         *("domains/atmosphere/tokens.py", "domains/atmosphere/layers.py", "domains/atmosphere/masks.py"),
         *("domains/atmosphere/reader", "objectives/masked.py", "benchmarks/fields.py"),
