@@ -287,7 +287,7 @@ def network(
 
 
 def recipe(path: Path, steps: int, seed: int, device: str, mask: dict[str, Any], rate: float) -> Recipe:
-    model = {"kind": "encoder", "dim": 96, "depth": 3, "heads": 6, "position": "learned", "dropout": 0.1}
+    model = {"kind": "encoder", "dim": 96, "depth": 3, "heads": 6, "position": "rotary", "dropout": 0.05}
     tokens = {"kind": "cubes", "field": "t2m", "cube": (1, 16, 16), "loss": "crps", "members": 8}
     data = {"kind": "fields", "files": [str(path)], "train": ("2019-03-01", "2019-03-21"), "valid": 0.0}
     data |= {"test": ("2019-03-22", "2019-03-31"), "neighbourhood": (STEPS, None, None)}

@@ -9,7 +9,7 @@ from sciformer.run import train
 from tests.domains.atmosphere.maps import dataset, write
 from tests.errors import refuses
 
-TINY = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "train.steps": 2, "train.batch": 4, "train.warmup": 1}
+TINY = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.steps": 2, "train.batch": 4, "train.warmup": 1}
 TINY |= {"train.evaluate_every": 2, "train.device": "cpu"}
 
 

@@ -274,3 +274,32 @@ def test_training_lowers_every_loss(loss):
         (total / batch.count).backward()
         optimizer.step()
     assert losses[-1] < losses[0] - 0.2
+
+
+def test_several_fields_are_counted_without_reading_them():
+    """Data larger than memory are not read to know how many tokens they have."""
+
+    class Pieces:
+        def __init__(self):
+            self.sizes, self.loaded = [5, 5, 5], []
+
+        def load(self, piece):
+            self.loaded.append(piece)
+            table = neighbourhoods(missing=False, seed=piece)
+            return {**table, **{name.replace("t", "u", 1): table[name] for name in table if name[:2] in ("t", "t ")}}
+
+        def known_column(self, name, lists=False):
+            return np.arange(15) if name == "neighbourhood" else None
+
+    source = Pieces()
+    table = source.load(0)
+    tokens = {"t": fitted(table), "u": fitted(table, field="u", cube=(2, 4, 6))}
+    source.loaded.clear()
+    dataset = Dataset(source, tokens)
+    assert len(dataset) == 15
+    assert dataset.lengths.tolist() == [12 + 3] * 15
+    assert dataset.widths.tolist() == [12] * 15
+    assert source.loaded == []
+    batch = dataset.batch(np.array([7, 1]))
+    assert sorted(source.loaded) == [0, 1]
+    assert {name: stream.lengths.tolist() for name, stream in batch.streams.items()} == {"t": [12, 12], "u": [3, 3]}

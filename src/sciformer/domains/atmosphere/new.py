@@ -63,7 +63,7 @@ def guess_fields(names: list[str], paths: list[Path], given: Given) -> Page:
         *(found for name in fields for found in _tokens(f"tokens.{name}." if several else "tokens.", name, cube)),
         Found("model.kind", "multistream" if several else "encoder", "reads all fields together" if several else ""),
         *guess.model(samples, "neighbourhoods", SIZES),
-        Found("model.position", "learned"),
+        Found("model.position", "learned" if several else "rotary", "" if several else "compares times and places"),
         Found("objective.kind", "masked", "hidden cubes are predicted; a forecast is another mask"),
         Found("objective.mask_ratio", [0.1, 0.7], "smallest and largest fraction of hidden cubes"),
         Found("objective.every_stream", True if several else None, "cubes of all fields are hidden"),

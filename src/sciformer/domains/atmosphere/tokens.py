@@ -133,6 +133,11 @@ class Cubes(Restorable):
         return 4
 
     @property
+    def initial_std(self) -> float:
+        """Initial standard deviation of learned positions, that of embedded anomalies."""
+        return 0.5
+
+    @property
     def size(self) -> int:
         """Number of values of a cube."""
         return prod(self.cube)
