@@ -80,6 +80,14 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "generate_*.diffusion.*": ("images/from-text-diffusion",),
     "generate_*": ("images/from-text", "images/from-text-diffusion"),
     "simulate_scenes.*": ("domains/images/scenes", "domains/images/simulate/scenes.py"),
+    **dict.fromkeys(
+        (f"era5.*.{rival}.rmse" for rival in ("persistence", "damped", "linear", "unet", "lstm")),
+        ("benchmarks/fields.py",),
+    ),
+    "era5.*": (
+        *("domains/atmosphere/tokens.py", "domains/atmosphere/layers.py", "domains/atmosphere/masks.py"),
+        *("domains/atmosphere/reader", "objectives/masked.py", "benchmarks/fields.py"),
+    ),
     "multistream.*": ("models/multistream.py", "nn/concatenation.py", "domains/lightcurves/simulate/transients.py"),
     "calibration.jets.*": ("jets/pfn",),
     "calibration.redshift.*": ("lightcurves/transformer",),

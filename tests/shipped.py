@@ -21,6 +21,7 @@ DATA = {
     "conll": {"files": ["{folder}/tagged.conll"], "split": {"valid": 0.2}},
     "copying_memory": {"lag": 4, "number": 40},
     "pronouns": {"number": 60},
+    "flows": {"number": 60, "rows": 8, "columns": 16, "neighbourhood": (6, 4, 8)},
     "jets": {"number": 60, "valid": 20, "test": 20},
     "lightcurves": {"number": 60, "valid": 20, "test": 20},
     "images": {"files": ["{folder}/images.npz"], "split": {"valid": 0.2}},
@@ -77,6 +78,8 @@ def short(recipe):
             changes[f"{key}window"] = 40
             if getattr(recipe.data, "what", "supernovae") != "supernovae":  # their number follows from the survey
                 changes["data.points"] = 640 if tokens.patch > 1 else 60
+        if tokens.kind == "cubes":
+            changes |= {f"{key}cube": (3, 4, 4), f"{key}members": 2}
         if tokens.kind == "text":
             changes[f"{key}context"] = 48
             if tokens.unit not in ("characters", "bytes"):

@@ -21,7 +21,7 @@ FIELDS = fields()
 # A recipe of another field to train where one is missing, and what makes it small.
 SPINS = ("spins/ising-vit", {"data.size": 8, "data.number": 6, "data.chains": 6, "data.samples": 1, "data.cache": ""})
 RECALL = ("text/recall-rnn", {"data.lag": 4, "data.number": 40})
-OTHERS = {"text": SPINS, "images": RECALL, "jets": SPINS, "lightcurves": RECALL, "spins": RECALL}
+OTHERS = {"atmosphere": SPINS, "text": SPINS, "images": RECALL, "jets": SPINS, "lightcurves": RECALL, "spins": RECALL}
 PROGRAM = """
 import importlib, json, pathlib, sys
 import sciformer
@@ -62,7 +62,7 @@ def imported(path):
 
 def test_there_is_something_to_look_at():
     assert len(FILES) > 250
-    assert sorted(FIELDS) == ["images", "jets", "lightcurves", "spins", "text"]
+    assert sorted(FIELDS) == ["atmosphere", "images", "jets", "lightcurves", "spins", "text"]
     assert sorted(OTHERS) == sorted(FIELDS)
     folders = sorted(path.name for path in (SOURCE / "domains").iterdir() if (path / "__init__.py").exists())
     assert folders == sorted(FIELDS)
@@ -101,8 +101,10 @@ def registered():
 
 
 def strings(tree):
-    """The string literals of a module, but for docstrings and the texts below fields of a section."""
+    """The string literals of a module, but for docstrings, texts below fields of a section, names of attributes."""
     texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    texts |= {id(call.args[1]) for call in calls if ast.unparse(call.func) in ("getattr", "hasattr")}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
             yield node

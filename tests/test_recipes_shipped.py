@@ -22,10 +22,12 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 89
+COUNT = 91
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
+    "atmosphere/cubes": 1.036,
+    "atmosphere/cubes-coupled": 1.918,
     "images/caption-transformer": 2.197,
     "images/coca": 2.235,
     "images/cues-cnn": 2.798,

@@ -26,6 +26,7 @@ from sciformer.tokens.protocols import (
     Textual,
     Windowed,
 )
+from tests.domains.atmosphere.neighbourhoods_table import neighbourhoods
 from tests.domains.jets.jets_table import jets
 from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
@@ -49,10 +50,14 @@ CASES = [
     ("picture_codes", {"patch": 2, "codes": 64, "tie": True}, IMAGES),
     ("particles", {}, jets()),
     ("observations", {"window": 16, "errors": "both", "times": "both"}, curves(bands=("g", "r"), limits=True)),
+    ("cubes", {"field": "t", "cube": (3, 2, 3)}, neighbourhoods()),
+    ("cubes", {"field": "t", "cube": (2, 3, 4), "loss": "crps", "members": 4}, neighbourhoods(levels=2)),
+    ("cubes", {"field": "t", "cube": (6, 1, 1), "loss": "gaussian"}, neighbourhoods(missing=False)),
+    ("cubes", {"field": "t", "cube": (1, 4, 6), "loss": "statistical"}, neighbourhoods()),
     ("scalars", {"columns": ("mass", "size"), "log": ("size",)}, SCALARS),
     ("scalars", {"columns": ("mass", "size"), "drop_missing": True}, SCALARS),
 ]
-MISSING = {"observations": ("value", "error"), "scalars": ("value",)}
+MISSING = {"cubes": ("value", "climate"), "observations": ("value", "error"), "scalars": ("value",)}
 
 
 ABILITIES = {
@@ -62,6 +67,7 @@ ABILITIES = {
     "particles": {Pairwise, Maskable, Exportable, Editable},
     "observations": {Windowed, Maskable, Augmentable, Exportable, Editable},
     "scalars": {Maskable, Exportable, Editable},
+    "cubes": {Maskable},
 }
 
 

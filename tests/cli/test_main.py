@@ -114,7 +114,10 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("train text/gpt-char --learning-rate 3", ["--learning-rate", "`sciformer train --help`"]),
         ("train text/gpt-char more", ["'more'", "`sciformer train --help`"]),
         ("new", ["KIND", "images, patches, arrays, jets, lightcurves, text"]),
-        ("simulate", ["WHAT", "copying_memory, cues, galaxies, jets, lattices, lenses, lightcurves, pronouns, scenes"]),
+        (
+            "simulate",
+            ["WHAT", "copying_memory, cues, flows, galaxies, jets, lattices, lenses, lightcurves, pronouns, scenes"],
+        ),
         ("simulate galaxies", ["`sciformer simulate galaxies`", "OUT"]),
         ("simulate jets a.npz b.npz", ["'b.npz'"]),
         ("generate", ["RUN", "`sciformer train RECIPE`"]),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray
 
 from sciformer.domains.jets.simulate.jets import BRANCHES
 from sciformer.recipe import Recipe
@@ -11,6 +12,7 @@ from tests.errors import refuses
 LINES = {
     "copying_memory": ("--lag 3 --symbols 4", {"lag": 3, "symbols": 4}),
     "cues": ("--size 24 --agree 0 --noise 0.1", {"size": 24, "agree": 0.0, "noise": 0.1}),
+    "flows": ("--rows 6 --columns 8 --wind 0.5", {"rows": 6, "columns": 8, "wind": 0.5}),
     "galaxies": (
         "--classes round merger --size=16 --bands 2 --unit flux",
         {"classes": ["round", "merger"], "size": 16, "bands": 2, "unit": "flux"},
@@ -38,7 +40,7 @@ def test_every_simulation_is_in_these_tests():
     assert sorted(LINES) == names("simulation")
 
 
-@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("kind", [kind for kind in LINES if kind != "flows"])
 def test_the_options_are_the_fields_of_the_section(told, refused, kind):
     line, options = LINES[kind]
     section = find("simulation", kind)(kind=kind, number=12, seed=3, **options)
@@ -53,6 +55,18 @@ def test_the_options_are_the_fields_of_the_section(told, refused, kind):
     again = ["simulate", kind, "--out", "a.npz", "--number", "12", *words]
     assert "--overwrite" in refused(*again)
     told(*again, "--overwrite", "--quiet")
+
+
+def test_maps_are_written_as_netcdf(told, refused):
+    line, options = LINES["flows"]
+    made = find("simulation", "flows")(kind="flows", number=12, seed=3, **options).make()
+    words = ["simulate", "flows", "a.nc", "--number", "12", "--seed", "3", *line.split()]
+    assert told(*words) == "wrote 12 hours to a.nc\n"
+    with xarray.open_dataset("a.nc") as found:
+        np.testing.assert_array_equal(found["temperature"].values, made["temperature"])
+        np.testing.assert_array_equal(found.latitude, made["latitude"])
+    assert "--overwrite" in refused(*words)
+    assert ".nc" in refused("simulate", "flows", "a.npz")
 
 
 @pytest.mark.parametrize("kind", LINES)

@@ -29,6 +29,17 @@ class Page(NamedTuple):
 
 
 PAGES = {
+    "atmosphere": Page(
+        {
+            **dict.fromkeys(("check", "train", "finetune"), SMALL),
+            "pretrain": {**SMALL, "data.number": 120, "data.neighbourhood": "[12, 8, 16]"},
+            "simulate": {"number": 300},
+        },
+        {},
+        7,
+        {"simulate", "new", "check", "train", "evaluate", "inspect", "finetune", "predict", "pretrain"},
+        {"first.yaml", "hidden.yaml", "flows.nc", "ahead.nc", "centre.nc"},
+    ),
     "images": Page(
         {
             **dict.fromkeys(("check", "train", "finetune"), SMALL),

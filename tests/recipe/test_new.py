@@ -60,7 +60,13 @@ def test_odd_names_stay_names(tmp_path):
         ("text", ["story.txt"], "a.txt", ("a.txt",), {"key": "--out", "hint": "a.yaml"}),
         ("text", ["story.txt"], ".", ("'.'",), {"hint": "NAME.yaml"}),
         ("text", ["story.txt"], "story.txt/a.yaml", ("story.txt/a.yaml",), {"hint": "--out"}),
-        ("txt", ["story.txt"], None, ("arrays, images, jets, lightcurves, patches, text", "'txt'"), {"hint": "'text'"}),
+        (
+            "txt",
+            ["story.txt"],
+            None,
+            ("arrays, atmosphere, images, jets, lightcurves, patches, text", "'txt'"),
+            {"hint": "'text'"},
+        ),
         ("story.txt", [], None, ("'story.txt'",), {"file": "story.txt", "hint": "sciformer new KIND story.txt"}),
     ],
 )

@@ -66,10 +66,7 @@ def evaluate_run(
     from ..metrics.bootstrap import TOO_FEW, TOO_FEW_NOTE, format_interval, too_few_samples
 
     parts: dict[str, int] = run.about.get("samples", {})
-    if part is None:
-        part = next((name for name in ("test", "valid") if name in parts), "train")
-    elif not files:
-        one_of("a part of the data", part, parts, key="--part")
+    part = choose_part(run, part, files)
     found = run.evaluate(part, files, accept_drift=accept_drift)
     words = f"{', '.join(map(str, files)) if files else f'the part {part}'}, {count_words(found.size, 'sample')}"
     if found.windows > found.size:
@@ -91,6 +88,36 @@ def evaluate_run(
         console.print(f"note: {TOO_FEW_NOTE}", markup=False, soft_wrap=True)
     for rows in objective.details(found.outputs, found.samples).values():
         show_rows(rows, console)
+
+
+def choose_part(run: Run, part: str | None, files: Sequence[Path]) -> str:
+    """Part of the data to evaluate: the given part, else test, valid or train."""
+    parts: dict[str, int] = run.about.get("samples", {})
+    if part is None:
+        return next((name for name in ("test", "valid") if name in parts), "train")
+    if not files:
+        one_of("a part of the data", part, parts, key="--part")
+    return part
+
+
+def evaluate_mask(
+    run: Run,
+    part: str | None,
+    files: Sequence[Path],
+    mask: str,
+    length: float | None,
+    factor: int | None,
+    console: Console,
+) -> None:
+    """Print the scores of a masked model on a task: another mask than in training."""
+    from ..evaluation.restore import evaluate_task, make_task
+
+    part = choose_part(run, part, files)
+    dataset = run.samples(part, files)
+    rows = evaluate_task(run, dataset, make_task(run, mask, length, factor))
+    of = ", ".join(map(str, files)) if files else f"the part {part}"
+    console.print(f"mask {mask} on {of}, {count_words(len(dataset), 'sample')}", markup=False, soft_wrap=True)
+    show_rows(rows, console)
 
 
 def count_words(count: int, noun: str) -> str:

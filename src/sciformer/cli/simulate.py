@@ -124,7 +124,6 @@ def build(kind: type[Simulation], name: str, given: Mapping[str, Any]) -> Simula
 def write_files(section: Simulation, out: Path | None, by_class: Path | None, overwrite: bool, show: bool) -> None:
     """Write the samples to a file, or to a folder with a file for each class."""
     from ..data.readers.simulation import write_simulation
-    from ..files.tables import check_table
 
     if (out is None) == (by_class is None):
         message = "--out and --by-class cannot be used together" if out else "the output file is missing"
@@ -133,7 +132,7 @@ def write_files(section: Simulation, out: Path | None, by_class: Path | None, ov
     section.check()
     files = {out: section} if out is not None else section.files_by_class(by_class or Path())
     for path in files:
-        check_table(path, section.suffixes, overwrite)
+        section.check_file(path, overwrite)
     for path, one in files.items():
         say(f"wrote {write_simulation(one, path, overwrite, show):,} {one.noun} to {path}")
 

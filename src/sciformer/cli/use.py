@@ -13,8 +13,16 @@ from ..errors import UserError
 from .app import AcceptDrift, MapColumns, Overwrite, Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console, for_stdout, log, say, suggest_argument
 
+Length = Annotated[float | None, Parameter(name=("--length", "--hours"))]
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 Sources = Annotated[tuple[Path, ...], Parameter(allow_leading_hyphen=True)]
+
+
+def refuse_without_mask(length: float | None, factor: int | None) -> None:
+    """Refuse the options of --mask if there is no mask."""
+    for name, value in (("--length", length), ("--factor", factor)):
+        if value is not None:
+            raise UserError(f"{name} needs --mask", hint="Name a mask: --mask forecast", key=name)
 
 
 @app.command(sort_key=6, help_epilogue="")
@@ -26,6 +34,9 @@ def evaluate(
     part: str | None = None,
     until: str | None = None,
     out: Path | None = None,
+    mask: str = "",
+    length: Length = None,
+    factor: int | None = None,
     accept_drift: AcceptDrift = False,
     map: MapColumns = (),
     plugin: Plugins = (),
@@ -43,8 +54,21 @@ def evaluate(
         token, in units of the axis (days of a light curve, tokens of a text). The scores are printed and drawn.
     out
         Figure of --until: .png, .pdf or .svg (default: RUN/until.png).
+    mask
+        Evaluate a masked model on another task than its training: forecast, between, downscale, inpaint or bias. The
+        scores are in the units of the data.
+    length
+        Length of the mask, for a forecast or a gap in hours (default: that of the training, or objective.mask_ratio).
+    factor
+        Number of grid cells along each side of the blocks of --mask downscale (default: objective.coarse_factor).
     """
     opened = open_run(run, plugin, map, files)
+    if mask:
+        from .show import evaluate_mask
+
+        evaluate_mask(opened, part, files, mask, length, factor, console())
+        return
+    refuse_without_mask(length, factor)
     if until is not None:
         from ..evaluation.truncated import evaluate_truncated
 
@@ -88,6 +112,9 @@ def predict(
     merge: Path | None = None,
     rows: str = "",
     classes: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    mask: str = "",
+    length: Length = None,
+    factor: int | None = None,
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
@@ -129,7 +156,16 @@ def predict(
     classes
         Texts that describe the classes, for zero-shot classification. NAME=TEXT names the class; several texts with one
         name are averaged.
+    mask
+        Predict a hidden part of the files in the units of the data: forecast (beyond their end), between, downscale,
+        inpaint or bias. --out is then a file of the format of the input, such as .nc.
+    length
+        Length of the mask, for a forecast or a gap in hours: `--mask forecast --hours 72`.
+    factor
+        Number of grid cells along each side of the blocks of --mask downscale (default: objective.coarse_factor).
     """
+    if not mask:
+        refuse_without_mask(length, factor)
     if merge is not None:
         from .shards import merge_into
 
@@ -157,6 +193,12 @@ def predict(
             raise UserError("--classes cannot be used with --shards", hint="Leave --shards out.", key="--classes")
         sharding = parse_sharding(out, shards, shard, format)
         predict_in_shards(open_run(run, plugin, map, files), files, out, sharding, shard, not quiet, accept_drift)
+        return
+    if mask:
+        from ..evaluation.restore import write_task
+
+        count = write_task(open_run(run, plugin, map, files), files, out, mask, length, factor, overwrite)
+        say(f"wrote {count:,} time steps to {out}")
         return
     from ..evaluation.predictions import write_predictions
     from ..files.tables import check_table

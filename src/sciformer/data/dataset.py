@@ -80,8 +80,9 @@ class Dataset:
         self.short: dict[int, int] = {}  # per piece: number of truncated samples
         self.pool: ThreadPoolExecutor | None = None
         self.coming: dict[int, Future[Batch]] = {}  # pieces being loaded by the thread
-        plain = self.windows is None and until is None and len(self.tokens) == 1 and not labels
-        self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known_column") and not self._joins
+        plain = self.windows is None and until is None and not labels
+        later = plain and len(source.sizes) > 1 and hasattr(source, "known_column") and not self._joins
+        self.waits = later and (len(self.tokens) == 1 or self._known_counts() is not None)
         """Whether pieces are loaded only on use."""
         self.sizes = [size if self.waits else self._size(piece) for piece, size in enumerate(source.sizes)]
         self.stops = np.cumsum(self.sizes)
@@ -158,14 +159,23 @@ class Dataset:
 
         which   0: in all streams together; 1: in the longest stream
         """
-        if self.waits:
-            counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
-            if counts is not None:
-                return counts
+        if self.waits and (counts := self._known_counts()) is not None:
+            return np.asarray(counts.max(0) if which else counts.sum(0))
         for piece in range(len(self.sizes)):
             if piece not in self.found:
                 self._size(piece)
         return np.concatenate([self.found[piece][which] for piece in range(len(self.sizes))])
+
+    def _known_counts(self) -> Array | None:
+        """Number of tokens (S, n) of each stream and sample, from metadata alone; None if unknown for a stream.
+
+        Several streams that are truncated to a maximum length have to be loaded.
+        """
+        counts = [one.count_tokens(partial(known_column, self.source)) for one in self.tokens.values()]
+        cut = [isinstance(one, Windowed) and isinstance(one.window, int) for one in self.tokens.values()]
+        if len(counts) > 1 and any(cut):
+            return None
+        return None if any(one is None for one in counts) else np.stack(counts)  # type: ignore[arg-type]
 
     @cached_property
     def width(self) -> int | None:

@@ -124,8 +124,9 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)
         always = not overrides(tokens, Maskable.maskable)
-        mixed = any(getattr(objective, key, None) for key in ("random", "same", "whole_words", "mask"))
-        self.mask_ratio: float | None = getattr(objective, "mask_ratio", None) if always and not mixed else None
+        mixed = any(getattr(objective, key, None) for key in ("random", "coarse", "same", "whole_words", "mask"))
+        ratio = getattr(objective, "mask_ratio", None)
+        self.mask_ratio: float | None = ratio if always and not mixed and isinstance(ratio, float) else None
         """Share of hidden tokens if this share is the same for every sample, else None."""
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from .base import PREFIX, Objective, Outputs
 from .next_token import flat_targets, tokens_agree
 from .stream_dropout import draw_streams
 
+Ratio = Annotated[float, Field(gt=0, le=1)]
 PLACES = "asked places"  # sample column (B, K): positions of masked tokens, from 1; 0 is padding
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
 
@@ -37,13 +38,21 @@ class Masked(Objective):
     hides: ClassVar[bool] = True
     reads_out: ClassVar[bool] = True
 
-    mask_ratio: float = Field(default=0.15, gt=0, le=1)
-    """Share of the tokens to mask and predict, at least one token in each sample (default: 0.15)."""
+    mask_ratio: Ratio | tuple[Ratio, Ratio] = 0.15
+    """Share of the tokens to mask and predict, at least one token in each sample (default: 0.15). Two numbers are a
+    range, from which the share of each sample is drawn."""
     mask: str = ""
     """Rule for choosing the masked tokens (default: random tokens). last: the end of each sample, for a forecast. Some
     kinds of tokens have more rules, e.g. centre for patches, for inpainting."""
+    mask_length: float | None = Field(default=None, gt=0)
+    """Length of the masked part in units of the data, for rules with a length, e.g. hours of a forecast (default: given
+    by mask_ratio)."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens to replace by random tokens (default: 0; BERT: 0.1)."""
+    coarse: float = Field(default=0.0, ge=0, le=1)
+    """Share of the masked tokens that show averages over blocks of grid cells (default: 0)."""
+    coarse_factor: int = Field(default=4, ge=2)
+    """Number of grid cells along each side of the blocks of coarse tokens (default: 4)."""
     same: float = Field(default=0.0, ge=0, le=1)
     """Share of the masked tokens to leave unchanged (default: 0; BERT: 0.1)."""
     whole_words: bool = False
@@ -59,8 +68,11 @@ class Masked(Objective):
         return (PLACES,)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        if self.random + self.same > 1:
-            message = f"objective.random + objective.same is {self.random + self.same}, but must be at most 1"
+        shares = self.random + self.coarse + self.same
+        if shares > 1:
+            message = (
+                f"the sum objective.random + objective.same + objective.coarse is {shares:g}, but must be at most 1"
+            )
             raise UserError(message, key="objective.random")
         names = self.predicted_streams(batch.streams)
         whole, places = dict[str, Array](), []
@@ -94,19 +106,30 @@ class Masked(Objective):
                 key="objective.whole_words",
             )
         first = first_of(stream) if self.whole_words else np.arange(int(stream.lengths.sum()))
-        may = domain.maskable(stream)
-        asked = self._tokens_by_mask(domain, stream, may) if self.mask else self._draw_tokens(stream, first, may, rng)
+        may = self.candidates(domain, stream)
+        named = bool(self.mask) or self.mask_length is not None
+        asked = self._tokens_by_mask(domain, stream, may) if named else self._draw_tokens(stream, first, may, rng)
         fate = rng.uniform("fate", stream.lengths)[first]
-        hidden = asked & (fate >= self.random + self.same)
+        blurred = asked & (fate >= self.random) & (fate < self.random + self.coarse)
+        hidden = asked & (fate >= self.random + self.coarse + self.same)
+        if self.mask in domain.coarse_masks:
+            blurred, hidden, fate = asked, np.zeros_like(asked), np.ones_like(fate)
         if whole is not None:
             every = whole[stream.sample]
             asked, hidden = np.where(every, True if may is None else may, asked), hidden | every
+            blurred = blurred & ~every
             fate = np.where(every, 1.0, fate)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
         if self.random:
             stream = stream.with_columns(**domain.random_replacement(stream, asked & (fate < self.random), rng))
+        if blurred.any():
+            stream = stream.with_columns(**domain.coarse_values(stream, blurred, self.coarse_factor))
         stream = stream.with_columns(**domain.mask_out(stream, hidden))
         return stream.with_columns(hidden=hidden, asked=asked, **targets)
+
+    def candidates(self, tokens: Maskable, stream: Stream) -> Array | None:
+        """Mask (T,) of the tokens that may be masked; None for all."""
+        return tokens.maskable(stream)
 
     def _tokens_by_mask(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
         """Mask (T,) of the tokens to predict, from the mask function `objective.mask`."""
@@ -114,7 +137,15 @@ class Masked(Objective):
         if self.whole_words:
             raise UserError("objective.whole_words cannot be combined with objective.mask", key="objective.mask")
         asked = np.ones(int(stream.lengths.sum()), bool) if may is None else may.copy()
-        asked[asked] = tokens.masks[self.mask](stream.keep(asked), self.mask_ratio)
+        rule, size = tokens.masks[self.mask], float(np.mean(self.mask_ratio))
+        if self.mask_length is not None:
+            if self.mask not in tokens.masks_by_length:
+                known = ", ".join(tokens.masks_by_length)
+                hint = f"Masks with a length: {known}." if known else "Set objective.mask_ratio."
+                raise UserError(f"the mask {self.mask} has no length", hint=hint, key="objective.mask_length")
+            rule, size = tokens.masks_by_length[self.mask], self.mask_length
+        if asked.any():
+            asked[asked] = rule(stream.keep(asked), size)
         return asked
 
     def _draw_tokens(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
@@ -126,7 +157,10 @@ class Masked(Objective):
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
         sample, drawn = stream.sample[here], rng.uniform("asked", stream.lengths)
         count = np.bincount(sample, minlength=len(stream))
-        wanted = np.maximum(1, np.round(self.mask_ratio * count)).astype(np.int64)
+        ratio: Any = self.mask_ratio
+        if isinstance(ratio, tuple):
+            ratio = ratio[0] + (ratio[1] - ratio[0]) * rng.uniform("share")
+        wanted = np.maximum(1, np.round(ratio * count)).astype(np.int64)
         asked = np.zeros(len(first), bool)
         if not self.whole_words and len(here) and (table := sorted_rows(drawn[here], sample, count)) is not None:
             last = table[np.arange(len(count)), np.clip(wanted, 1, np.maximum(1, count)) - 1]

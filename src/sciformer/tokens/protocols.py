@@ -4,6 +4,7 @@
 
 Pairwise      attention bias from features of token pairs
 Maskable      tokens can be hidden by an objective and predicted by a readout
+Restorable    hidden values are predicted in the units of the data, scored and written to files
 Windowed      long samples are cut into windows, on any number of axes
 Augmentable   training samples are augmented and mixed
 Gridded       tokens are patches of an array, on a grid
@@ -19,9 +20,9 @@ Each protocol has its own group of checks in `sciformer.testing`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -33,6 +34,9 @@ from ..data.random import SampleRandom
 from ..data.windows import Windows, truncate
 from ..errors import UserError, one_of
 from .base import Columns, Tokens, overridable
+
+if TYPE_CHECKING:
+    from ..data.source import Source
 
 Mask = Callable[[Stream, float], Array]
 
@@ -138,6 +142,24 @@ class Maskable(Ability):
         """Functions for `objective.mask` by name: (maskable tokens, share) -> mask (T,)."""
         return {"last": mask_last}
 
+    @property
+    def masks_by_length(self) -> dict[str, Mask]:
+        """Masks of `masks` that may have a length in units of the data, such as hours: (tokens, length) -> mask (T,).
+
+        The length is `objective.mask_length` (default: no mask has a length).
+        """
+        return {}
+
+    @property
+    def coarse_masks(self) -> tuple[str, ...]:
+        """Masks of `masks` whose tokens show coarse values instead of being hidden (default: none)."""
+        return ()
+
+    def coarse_values(self, stream: Stream, tokens: Array, factor: int) -> dict[str, Array]:
+        """Columns of `hides`, averaged over blocks of `factor` grid cells where `tokens` (T,) is True."""
+        message = f"tokens of `tokens.kind: {self.kind}` have no coarse values"
+        raise UserError(message, hint="Set objective.coarse: 0.", key="tokens.kind")
+
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """Columns of `hides`, with other values (default: 0) where `tokens` (T,) is True."""
         return {name: _with_value(stream.columns[name], tokens, 0) for name in self.hides}
@@ -166,6 +188,74 @@ class Maskable(Ability):
         answer  predictions of the readout for each token (N, ...), NaN for tokens that are not predicted
         """
         raise NotImplementedError
+
+
+class HiddenScores:
+    """Scores of predicted hidden values, sample by sample: `add`, then `rows`."""
+
+    def add(self, stream: Stream, restored: Mapping[str, Array]) -> None:
+        """Add samples with the columns `asked` and `target ...`.
+
+        restored  predictions (A, ...) for the tokens with `asked`, in the units of the data
+        """
+        raise NotImplementedError
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Table of the scores; all rows have the same keys."""
+        raise NotImplementedError
+
+
+PredictHidden = Callable[[Batch], dict[str, dict[str, Array]]]
+
+
+class Restorable(Maskable):
+    """Maskable tokens whose hidden values are answers: predicted in the units of the data, scored and written."""
+
+    meaning: ClassVar[str] = "can be restored in the units of the data"
+
+    @abstractmethod
+    def restore_values(self, stream: Stream, answer: Mapping[str, Array]) -> dict[str, Array]:
+        """Predictions of the readout in the units of the data.
+
+        stream  raw tokens (T)
+        answer  predictions (T, ...) for these tokens
+        """
+
+    @abstractmethod
+    def hidden_scores(self, mask: str) -> HiddenScores:
+        """Scores of the hidden values of a named mask."""
+
+    @abstractmethod
+    def write_restored(
+        self,
+        path: Path,
+        source: Source,
+        tokens: Mapping[str, Tokens],
+        task: HiddenTask,
+    ) -> int:
+        """Predict the hidden values of a source, and write them to a file; return the number of predicted time steps.
+
+        tokens  tokens of all streams; the predicted streams have this kind
+        """
+
+
+class HiddenTask(NamedTuple):
+    """Task for a trained model: a named mask, and functions that hide and predict.
+
+    mask     name of the mask
+    length   its length in units of the data, or None
+    usual    length of the same mask in training, or None
+    hide     mask tokens, `hide(batch, length)`: adds the columns `hidden`, `asked` and `target ...` to raw tokens
+    predict  predictions of the readout (A, ...) for the tokens with `asked`, by stream
+    batch    number of samples that are predicted at a time
+    """
+
+    mask: str
+    length: float | None
+    usual: float | None
+    hide: Callable[[Batch, float | None], Batch]
+    predict: PredictHidden
+    batch: int
 
 
 def mask_last(stream: Stream, share: float) -> Array:

@@ -5,7 +5,7 @@ import pytest
 
 from sciformer.assembly import Assembly
 from sciformer.data.columns import Lists, concatenate, rows_of
-from sciformer.data.readers.simulation import SimulatedSequence, SimulatedTable, write_simulation
+from sciformer.data.readers.simulation import SimulatedSequence, SimulatedTable, Simulation, write_simulation
 from sciformer.data.source import known_column, pieces
 from sciformer.domains.text.simulate.pronouns import Pronouns
 from sciformer.domains.text.simulate.recall import Recall
@@ -40,6 +40,7 @@ TABLES = {
     "lattices": ({"size": 4, "number": 6, "chains": 5, "samples": 1, "cache": ""}, {"boundary": "open"}),
     "pronouns": ({"number": 60, "farthest": 6}, {"farthest": 3}),
 }
+MAPS = ("flows",)  # written as maps, not as samples: tests/domains/atmosphere/simulate
 EVERY_SEQUENCE = [(kind, *case) for kind, cases in SEQUENCES.items() for case in cases]
 EVERY_KIND = [(kind, cases[0][0]) for kind, cases in SEQUENCES.items()]
 EVERY_SIMULATION = [(kind, {**COUNTS, **options}) for kind, options in EVERY_KIND] + [
@@ -62,10 +63,11 @@ def fingerprint_of(table):
 
 
 def test_every_simulation_is_in_these_tests():
-    assert sorted([*SEQUENCES, *TABLES]) == names("simulation")
+    assert sorted([*SEQUENCES, *TABLES, *MAPS]) == names("simulation")
     for kind in names("simulation"):
         assert find("data", kind) is find("simulation", kind)
-        assert issubclass(find("data", kind), SimulatedSequence if kind in SEQUENCES else SimulatedTable)
+        base = SimulatedSequence if kind in SEQUENCES else Simulation if kind in MAPS else SimulatedTable
+        assert issubclass(find("data", kind), base)
 
 
 # Sequences

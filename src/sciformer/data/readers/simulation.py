@@ -62,6 +62,18 @@ class Simulation(Data):
         """Yield tables of samples for a file with this suffix."""
         raise NotImplementedError
 
+    def check_file(self, path: Path, overwrite: bool = False) -> None:
+        """Refuse a file that cannot be written."""
+        check_table(path, self.suffixes, overwrite)
+
+    def write(self, path: Path, overwrite: bool = False, show: bool = False) -> int:
+        """Write the samples to a file; return their number."""
+        with ProgressBar(self.file_size(), self.noun, show) as bar, create_table(path, overwrite) as file:
+            for table in self.tables(path.suffix):
+                file.add(table)
+                bar.add(rows_of(table))
+        return file.count
+
     def file_reader(self) -> Data:
         """Reader of files with the same columns as the simulation."""
         return Arrays(kind="arrays")
@@ -95,12 +107,8 @@ class Simulation(Data):
 def write_simulation(section: Simulation, path: Path, overwrite: bool = False, show: bool = False) -> int:
     """Simulate samples and write them to a file; return their number."""
     section.check()
-    check_table(path, section.suffixes, overwrite)
-    with ProgressBar(section.file_size(), section.noun, show) as bar, create_table(path, overwrite) as file:
-        for table in section.tables(path.suffix):
-            file.add(table)
-            bar.add(rows_of(table))
-    return file.count
+    section.check_file(path, overwrite)
+    return section.write(path, overwrite, show)
 
 
 class SimulatedTable(Simulation):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from ....errors import UserError
@@ -112,7 +113,7 @@ def _autoencoder(
         "decoder_num_hidden_layers": decoder.depth,
         "decoder_num_attention_heads": decoder.heads,
         "decoder_intermediate_size": round(model.mlp_ratio * decoder.dim),
-        "mask_ratio": recipe.objective.mask_ratio,
+        "mask_ratio": float(np.mean(recipe.objective.mask_ratio)),
         "norm_pix_loss": recipe.tokens.target == "patch",
     }
     return config, {written[name]: tensor for name, tensor in named.items()}
