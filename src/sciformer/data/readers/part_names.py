@@ -87,7 +87,10 @@ def note_test_files(paths: Iterable[Path | str]) -> list[str]:
     odd = [name for name in names if part_of(Path(name).name) in ("valid", "test")]
     if not odd or len(odd) == len(names):
         return []
-    return [f"{list_names(odd, 1)} of the training files is named as test or validation data: it is trained on."]
+    files = "file is" if len(odd) == 1 else "files are"
+    return [
+        f"{len(odd)} training {files} named as test or validation data, but used for training: {list_names(odd, 3)}."
+    ]
 
 
 def _levels(names: Sequence[str]) -> list[list[str]]:
