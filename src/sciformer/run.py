@@ -302,7 +302,9 @@ class Run:
         return translate(self, what, beam=beam, penalty=penalty)
 
     def generate(self, prompts: Any = (None,), number: int = 1, **options: Any) -> Any:
-        """Generate samples such as pictures from prompts, as an array (prompts, number, ...); or continue texts.
+        """Generate samples such as pictures, or texts.
+
+        Samples are an array (prompts, number, ...).
 
         prompts   list of texts; a table for conditions that are not text; None or an empty text is no condition
         number    samples of each prompt

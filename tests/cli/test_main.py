@@ -141,7 +141,6 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("report .", ["no run at .", "folder"]),
         ("report x --model.depth 8", ["--model.depth", "recipe"]),
         ("generate x --prompt a --file b", ["--prompt", "--file"]),
-        ("generate x --prompt a --out b", ["--out", "--file"]),
     ],
 )
 def test_mistakes_are_answered_with_what_was_meant(refused, line, mentions):

@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-def test_from_a_text_of_ones_own_to_a_model_that_writes(told, tmp_path, monkeypatch):
+def test_from_a_text_of_ones_own_to_a_model_that_writes(told, refused, tmp_path, monkeypatch):
     (tmp_path / "fox.txt").write_text(TEXT)
     assert told("new", "text", "fox.txt") == (
         "wrote fox.yaml\nnext: sciformer check fox.yaml\n      sciformer train fox.yaml\n"
@@ -74,6 +74,10 @@ def test_from_a_text_of_ones_own_to_a_model_that_writes(told, tmp_path, monkeypa
     assert len(first) == len("line 1") + 30 + 1
     assert told("generate", "runs/fox", "--prompt", "line 1", "--length", "30", "--seed", "1") == first
     assert told("generate", "runs/fox", "--length", "5", "--temperature", "0", "--top-k", "3", "--top-p", "0.9")
+    refusal = refused("generate", "runs/fox", "--prompt", "a", "--out", "b.txt")
+    assert "--out" in refusal
+    assert "--file" in refusal
+    assert not (tmp_path / "b.txt").exists()
 
 
 def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ def test_odd_names_stay_names(tmp_path):
             "txt",
             ["story.txt"],
             None,
-            ("arrays, atmosphere, images, jets, lightcurves, patches, text", "'txt'"),
+            ("arrays, atmosphere, images, jets, join, lightcurves, patches, text", "'txt'"),
             {"hint": "'text'"},
         ),
         ("story.txt", [], None, ("'story.txt'",), {"file": "story.txt", "hint": "sciformer new KIND story.txt"}),

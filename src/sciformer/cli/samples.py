@@ -23,7 +23,7 @@ def check_options(**given: bool) -> None:
     for name, here in given.items():
         if here:
             message = f"--{name} belongs to generated text, but this run makes samples"
-            raise UserError(message, hint="Leave it out.", key=f"--{name}")
+            raise UserError(message, hint=f"Leave --{name} out.", key=f"--{name}")
 
 
 def write_generated(
@@ -36,15 +36,20 @@ def write_generated(
     log: Callable[[str], None],
     **options: Any,
 ) -> None:
-    """Generate samples for a prompt or a file of prompts; write them and their contact sheet into a folder."""
+    """Write generated samples and their contact sheet into a folder.
+
+    prompt     prompt, or None without a condition
+    file       file with a prompt on each line, instead of `prompt`
+    sampling   options of `Sampling`
+    attention  figure of the attention to write, or None
+    options    further arguments of `generate_samples`
+    """
     from ..generation.samples import Maker, Wishes, generate_samples
     from ..generation.sampling import Sampling
     from ..inspection.report.page import save_figure
     from ..inspection.synthesis import draw_contact_sheet, draw_synthesis, watch_synthesis
     from .text_files import read_text_lines
 
-    if prompt is not None and file is not None:
-        raise UserError("--prompt and --file cannot be used together", hint="Use one of them.", key="--prompt")
     prompts: list[str | None] = [prompt] if file is None else [*read_text_lines(file)]
     if attention is not None:
         check_picture(attention)
@@ -71,7 +76,13 @@ def write_generated(
 
 
 def file_name(prompt: str | None, row: int, prompts: int) -> str:
-    """Beginning of the file names of a prompt: its number, if there are several, and its words."""
+    """Beginning of the file names of a prompt, with the words of the prompt.
+
+    If there are several prompts, the number of the prompt comes first.
+
+    row       index of the prompt
+    prompts   number of prompts
+    """
     words = "".join(letter if letter.isalnum() or letter in ".=" else "-" for letter in (prompt or "").strip())
     number = f"{row + 1:0{len(str(prompts))}d}-" if prompts > 1 else ""
     return f"{number}{words[:MAX_NAME_LETTERS].strip('-') or 'sample'}-"

@@ -140,11 +140,15 @@ def _with_answers(table: Table, target: str, answers: list[str]) -> Table:
     return {**renamed, target: np.array(answers, str)}
 
 
-def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
-    """Refuse contradictory options of `generate` before any file is read."""
+def check_prompts(prompt: str | None, file: Path | None) -> None:
+    """Refuse two sources of prompts before the run is opened."""
     if prompt is not None and file is not None:
         hint = "Use only --prompt or only --file."
         raise UserError("--prompt and --file cannot be used together", hint=hint, key="--prompt")
+
+
+def check_out(out: Path | None, file: Path | None) -> None:
+    """Refuse a file of texts without a file of prompts."""
     if out is not None and file is None:
         hint = "Name the file of prompts with --file; without --out the text is printed."
         raise UserError("--out needs a file of prompts (--file)", hint=hint, key="--out")

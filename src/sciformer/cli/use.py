@@ -58,7 +58,7 @@ def evaluate(
         Evaluate a masked model on another task than its training: forecast, between, downscale, inpaint or bias. The
         scores are in the units of the data.
     length
-        Length of the mask, for a forecast or a gap in hours (default: that of the training, or objective.mask_ratio).
+        Length of the mask, for a forecast or a gap in hours (default: the length in training, or objective.mask_ratio).
     factor
         Number of grid cells along each side of the blocks of --mask downscale (default: objective.coarse_factor).
     """
@@ -348,9 +348,10 @@ def generate(
     compile: bool | None = None,
     plugin: Plugins = (),
 ) -> None:
-    """Generate text with a trained decoder, or samples such as pictures, from a prompt or for each line of a file.
+    """Generate text, or samples such as pictures, with a trained model.
 
-    Samples are written into a folder, with a contact sheet of all of them. The same seed gives the same samples.
+    The model continues a prompt, or generates samples for it; --file has many prompts, one per line. Samples are
+    written into a folder, with a contact sheet of all samples. The same seed gives the same samples.
 
     Parameters
     ----------
@@ -394,8 +395,9 @@ def generate(
     wishes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition": repetition}
     wishes |= {"stop": stop, "beam": beam, "seed": seed, "precision": precision, "compiled": compile}
     from ..generation.samples import makes_samples
-    from .text_files import check_prompts, generate_file
+    from .text_files import check_out, check_prompts, generate_file
 
+    check_prompts(prompt, file)
     opened = open_run(run, plugin)
     log = partial(print, file=sys.stderr)
     if makes_samples(opened):
@@ -409,8 +411,8 @@ def generate(
     for name, given in {"number": number != 1, "guidance": guidance, "steps": steps, "attention": attention}.items():
         if given:
             message = f"--{name} belongs to runs that make samples, but this run writes text"
-            raise UserError(message, hint="Leave it out.", key=f"--{name}")
-    check_prompts(prompt, file, out)
+            raise UserError(message, hint=f"Leave --{name} out.", key=f"--{name}")
+    check_out(out, file)
     if file is not None:
         generate_file(opened, file, out, length, log=log, **wishes)
         return

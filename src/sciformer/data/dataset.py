@@ -167,9 +167,10 @@ class Dataset:
         return np.concatenate([self.found[piece][which] for piece in range(len(self.sizes))])
 
     def _known_counts(self) -> Array | None:
-        """Number of tokens (S, n) of each stream and sample, from metadata alone; None if unknown for a stream.
+        """Number of tokens (S, n) of S streams and n samples, from metadata alone.
 
-        Several streams that are truncated to a maximum length have to be loaded.
+        None if the number is unknown for a stream. Several streams that are truncated to a maximum length have to
+        be loaded.
         """
         counts = [one.count_tokens(partial(known_column, self.source)) for one in self.tokens.values()]
         cut = [isinstance(one, Windowed) and isinstance(one.window, int) for one in self.tokens.values()]

@@ -126,9 +126,10 @@ def mix_words(words: Tensor) -> Tensor:
 
 
 def normal_noise(words: Tensor, count: int) -> Tensor:
-    """Standard normal numbers (B, count) in float32, from words (B,), by the Box-Muller transform.
+    """Standard normal numbers (B, count) in float32, from 64-bit words (B,).
 
-    Their absolute values are at most 5.9, because a uniform number has `UNIFORM_BITS` bits.
+    They are made by the Box-Muller transform. Their absolute values are at most 5.9, because a uniform
+    number has `UNIFORM_BITS` bits.
     """
     place = mix_words(torch.arange(count, device=words.device))
     z = mix_words(words[:, None] + place)

@@ -68,7 +68,7 @@ class BatchSampler:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """Step of the first epoch with the longest sample; 0 if the sampler has no lengths."""
+        """Step of the first epoch with the longest sample; 0 if lengths are unknown."""
         if self.lengths is None:
             return 0
         windows = [self._window(0, number) for number in range(-(-self.batches // self.window))]

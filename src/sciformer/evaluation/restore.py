@@ -1,7 +1,9 @@
-"""Tasks for a trained masked model: another mask than in training, and answers in the units of the data.
+"""Tasks for a trained masked model: predictions for other masks.
 
-task = make_task(run, mask="forecast", length=6)
-rows = evaluate_task(run, run.samples("test"), task)
+    task = make_task(run, mask="forecast", length=6)
+    rows = evaluate_task(run, run.samples("test"), task)
+
+The predictions are in the units of the data.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class MaskedTask(Masked):
-    """Masked modelling of a prediction: tokens without a known value are predicted too."""
+    """Masked modelling for predictions, also of tokens without a known value."""
 
     def candidates(self, tokens: Maskable, stream: Stream) -> Array | None:
         return None
@@ -40,10 +42,13 @@ class MaskedTask(Masked):
 def make_task(
     run: Run, mask: str, length: float | None = None, factor: int | None = None, unknown: bool = False
 ) -> HiddenTask:
-    """Task of a run: every masked token is hidden, or coarse if the mask shows coarse values.
+    """Make a task for a run: every masked token is hidden.
 
-    length   length of the mask in units of the data (default: that of the recipe, if it has the same mask)
-    factor   factor of coarse values (default: that of the recipe)
+    If the mask is for coarse values (`coarse_masks`), masked tokens have coarse values instead.
+
+    mask     name of the mask
+    length   length of the mask in units of the data (default: the length in the recipe, if its mask is the same)
+    factor   factor of coarse values (default: the factor in the recipe)
     unknown  whether tokens without a known value are predicted too
     """
     assembly = run.assembly
@@ -76,9 +81,10 @@ def make_task(
 
 @torch.no_grad()
 def predict_hidden(step: Any, assembly: Any, seen: Batch, stream: str) -> dict[str, Array]:
-    """Predictions of the readout (A, ...) for the tokens with `asked` of a stream.
+    """Predictions of the readout (A, ...) for the A masked tokens of a stream.
 
-    seen  raw tokens of all streams, after masking
+    seen    raw tokens of all streams, after masking; masked tokens have `asked`
+    stream  name of the stream
     """
     model, kinds = step.model, assembly.tokens
     streams = {name: kinds[name].normalise(one) for name, one in seen.streams.items()}
@@ -97,7 +103,12 @@ def predict_hidden(step: Any, assembly: Any, seen: Batch, stream: str) -> dict[s
 def restored_batches(
     run: Run, dataset: Dataset, task: HiddenTask, limit: int | None = None
 ) -> Iterator[tuple[Batch, dict[str, dict[str, Array]]]]:
-    """Yield masked samples in raw values, and their predictions in the units of the data by stream."""
+    """Yield masked samples with raw values, and predictions by stream.
+
+    The predictions are in the units of the data.
+
+    limit   maximum number of samples (default: all)
+    """
     run.step.eval()
     count = len(dataset) if limit is None else min(limit, len(dataset))
     for ids in batches(dataset, count, *evaluation_limits(dataset, run.device, task.batch)):
@@ -106,7 +117,7 @@ def restored_batches(
 
 
 def restore(tokens: Any, seen: Batch, task: HiddenTask) -> dict[str, dict[str, Array]]:
-    """Predictions for the tokens with `asked`, in the units of the data, by stream."""
+    """Predictions for masked tokens, in the units of the data, by stream."""
     found = {}
     for name, answer in task.predict(seen).items():
         stream = seen.streams[name]
@@ -136,7 +147,10 @@ def write_task(
     factor: int | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Predict the hidden values of files, and write them in the units of the data; return the number of time steps."""
+    """Write the predicted hidden values of files; return the number of time steps.
+
+    The values are in the units of the data. For mask, length and factor see `make_task`.
+    """
     check_new(out, overwrite)
     check_writable(out)
     task = make_task(run, mask, length, factor, unknown=True)

@@ -67,6 +67,7 @@ def zero_shot(
 
     what      samples: files, a table of columns or a data frame; their texts are not read
     prompts   one or more texts for each class
+    batch     number of samples in a batch
     accept_drift  classify even if the scale of a column differs from the training data
     log       function for notes on data unlike the training data (default: the notes become warnings)
     """

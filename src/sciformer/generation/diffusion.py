@@ -2,8 +2,9 @@
 
     x_u = a_u x + sqrt(s_u^2 - r^2) e + r z,   r = eta (s_u / s_t) sqrt(1 - a_t^2 / a_u^2)
 
-from time t to the next lower time u, with the predicted values x and noise e, and fresh noise z. With eta = 0 the
-result is a function of the first noise. With eta = 1 and all time steps the sampler is that of DDPM.
+is a step from time t to the next lower time u, with the predicted values x, the predicted noise e and fresh noise z.
+a and s are the signal and the noise of a `Schedule`. With eta = 0 the result is a function of the first noise. With
+eta = 1 and all time steps, this is the sampler of DDPM.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ Predict = Callable[[Tensor, float], Tensor]
 
 
 def choose_times(total: int, steps: int) -> list[int]:
-    """Times from T down to 0: `steps` + 1 numbers, evenly spaced."""
+    """Evenly spaced times from `total` down to 0: `steps` + 1 numbers."""
     if not 1 <= steps <= total:
-        message = f"the number of denoising steps must be from 1 to {total}, the levels of the training, not {steps}"
+        message = f"the number of denoising steps must be from 1 to {total}, the noise levels in training, not {steps}"
         raise UserError(message, key="--steps")
     times: list[int] = np.rint(np.linspace(total, 0, steps + 1)).astype(int).tolist()
     return times
 
 
 def step_down(levels: Schedule, x: Tensor, noise: Tensor, before: int, after: int, eta: float, fresh: Tensor) -> Tensor:
-    """Noisy values at time `after`, from the predicted values and noise at time `before`."""
+    """Noisy values at time `after`, from the predictions at time `before`.
+
+    x, noise     predicted values and predicted noise
+    eta, fresh   amount of fresh noise, and fresh noise
+    """
     a, s = (float(part[before]) for part in levels)
     a_next, s_next = (float(part[after]) for part in levels)
     random = eta * (s_next / s) * math.sqrt(max(0.0, 1 - (a / a_next) ** 2))
@@ -48,8 +53,10 @@ def denoise_steps(
     eta: float = 0.0,
     draw: Callable[[int], Tensor] | None = None,
 ) -> Iterator[Tensor]:
-    """Denoise values (R, ...) that begin as noise; yield the predicted values x after each step.
+    """Remove noise from values (R, ...); yield the predicted values after each step.
 
+    noise  (R, ...) first values, all noise
+    steps  number of steps
     eta    0: the result is a function of the first noise; 1: as much fresh noise as DDPM
     draw   function from the number of a step to fresh noise; needed if eta is above 0
     """

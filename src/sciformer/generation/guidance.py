@@ -18,7 +18,11 @@ from ..objectives.base import Objective
 
 
 def guide(prediction: Tensor, weight: float) -> Tensor:
-    """Guided prediction (R, ...), from the predictions (2 R, ...) with and then without the condition."""
+    """Guided prediction (R, ...).
+
+    prediction  (2 R, ...) predictions with the condition, then predictions without condition
+    weight      weight w of the guidance
+    """
     given, without = prediction.chunk(2)
     return without + weight * (given - without)
 

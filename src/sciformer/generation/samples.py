@@ -103,10 +103,12 @@ def generate_samples(
 
     prompts      texts, or a table for sources that are not text; None or an empty text is no condition
     seed         seed of the random numbers (default: a new seed in each call)
+    number       samples of each prompt
     guidance, steps, eta, sampling   see `Wishes`
     on_progress  called with the numbers of finished samples and of all samples
     on_step      called in each step with the row of the first sample, the number of the step, the tokens so far, and a
                  record of the attention
+    log          function for messages
     """
     maker = Maker(run, Wishes(guidance, steps, eta, sampling or Sampling()), on_step)
     source = maker.encode(prompts, log)
@@ -130,9 +132,14 @@ def generate_samples(
 
 
 def sample_words(source: Stream | None, prompts: int, number: int, seed: int) -> Words:
-    """64-bit words (P * number,) of the samples, from seed, prompt, and number of the sample.
+    """Random 64-bit words (P * number,): a word for each sample of P prompts.
 
-    A prompt that occurs again continues the numbers of its first occurrence.
+    A word is a function of the seed, the prompt and the number of the sample. If a prompt is repeated, its samples are
+    numbered on.
+
+    source    tokens of the prompts, or None without a condition
+    prompts   number of prompts P
+    number    samples of each prompt
     """
     seen: Counter[int] = Counter()
     found = []
@@ -171,7 +178,7 @@ class Maker:
             choose_times(self.objective.time_steps, self.steps)
         elif wishes.steps is not None:
             message = f"--steps belongs to diffusion models, but the run has `objective.kind: {self.objective.kind}`"
-            raise UserError(message, hint="Leave it out.", key="--steps")
+            raise UserError(message, hint="Leave --steps out.", key="--steps")
         if self.guidance != 1 and self.source is None:
             message = "guidance needs a model with a condition, but the run has no stream `source`"
             raise UserError(message, key="--guidance")
@@ -179,7 +186,7 @@ class Maker:
     # Prompts
 
     def encode(self, prompts: Prompts, log: Callable[[str], None] = log_nothing) -> Stream | None:
-        """Tokens of the prompts as the model reads them; None for a model without condition."""
+        """Tokens of the prompts as inputs of the model; None without a condition."""
         if isinstance(prompts, str):
             raise UserError("the prompts must be a list, not a string", hint="Write [prompt].")
         if self.source is None:
@@ -195,7 +202,7 @@ class Maker:
             table = self.prompt_table([prompt or "" for prompt in prompts], empty)
         if empty.any() and not getattr(self.objective, "condition_dropout", 0):
             raise UserError(
-                "the prompt is empty, but the run knows no samples without a condition",
+                "the prompt is empty, but the run was trained only with conditions",
                 hint="Write a prompt, or train with --objective.condition_dropout 0.1.",
                 key="--prompt",
             )
@@ -203,8 +210,8 @@ class Maker:
         longest = self.longest_prompt
         if longest is not None and (long := np.flatnonzero(stream.lengths > longest)).size:
             raise UserError(
-                f"prompt {long[0] + 1} has {stream.lengths[long[0]]} tokens, but the longest of the training has "
-                f"{longest}: it describes more than the model has learned",
+                f"prompt {long[0] + 1} has {stream.lengths[long[0]]} tokens, but the longest prompt in training has "
+                f"{longest}",
                 hint="Shorten the prompt, or train on samples with longer descriptions.",
                 key="--prompt",
             )
@@ -212,7 +219,12 @@ class Maker:
         return self.source.normalise(stream.cut(stream.starts, lengths))
 
     def prompt_table(self, prompts: Sequence[str], empty: Array) -> Table:
-        """Table of written prompts: texts, or numbers as `NAME=VALUE,NAME=VALUE` or a single number."""
+        """Table of written prompts: texts or numbers.
+
+        Numbers are written as `NAME=VALUE,NAME=VALUE`, or as a single number.
+
+        empty   (P,) whether a prompt is empty
+        """
         assert self.source is not None
         if isinstance(self.source, Textual):
             for prompt in prompts:
@@ -246,13 +258,21 @@ class Maker:
     # Samples
 
     def make(self, source: Stream | None, words: Words, first: int) -> Stream:
-        """Generated tokens of a block of samples, with random numbers from `words` (R,)."""
+        """Generate the tokens of a block of R samples.
+
+        source   tokens of the prompts, or None without a condition
+        words    (R,) 64-bit words for the random numbers
+        first    row of the first sample of the block
+        """
         if self.diffuses:
             return self.denoise(source, words, first)
         return self.write(source, words, first)
 
     def condition(self, source: Stream | None) -> StreamView | None:
-        """Condition of a block; with guidance, followed by the same number of empty conditions."""
+        """Condition of a block, as input of the model.
+
+        With guidance, an equal number of empty conditions is appended.
+        """
         if source is None:
             return None
         if self.guidance != 1:
@@ -267,7 +287,7 @@ class Maker:
         return prediction if self.guidance == 1 else guide(prediction, self.guidance)
 
     def twice(self, x: Tensor) -> Tensor:
-        """Rows for the prediction with and without the condition."""
+        """Rows x; with guidance, the same rows again, for predictions without condition."""
         return x if self.guidance == 1 else torch.cat([x, x])
 
     def write(self, source: Stream | None, words: Words, first: int) -> Stream:
@@ -337,7 +357,10 @@ def _stream(ids: Tensor) -> Stream:
 
 
 def parse_numbers(prompt: str, names: Sequence[str]) -> dict[str, float]:
-    """Numbers of a prompt: `NAME=VALUE,NAME=VALUE`, or a single number for a single name."""
+    """Numbers of a prompt, by name.
+
+    The prompt is written as `NAME=VALUE,NAME=VALUE`, or as a single number if there is a single name.
+    """
     parts = [part.partition("=") for part in prompt.split(",")]
     pairs = [(names[0] if not mark and len(names) == 1 else left.strip(), right or left) for left, mark, right in parts]
     try:

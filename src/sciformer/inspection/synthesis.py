@@ -1,4 +1,4 @@
-"""Generated samples: contact sheets, and what the model attends to while it makes a sample.
+"""Figures of generated samples: contact sheets, and attention to the prompt.
 
     seen = watch_synthesis(run, "a small red disc left of a blue star", seed=0)
     draw_synthesis(seen).savefig("attention.png")
@@ -36,12 +36,13 @@ MAX_SHOWN_SAMPLES = 128  # on a contact sheet
 
 
 class Synthesis(NamedTuple):
-    """Steps of the generation of a sample, and the attention of its tokens to the words of the prompt.
+    """Steps of the generation of a sample, with the attention to the prompt.
 
-    words   words of the prompt
-    steps   number of the step of each entry of `streams`, from 1
-    streams tokens of the sample after this step, as the model predicts them
-    maps    weights (S, N, W) of N new tokens to W words; rows of tokens that were not read in a step are NaN
+    tokens   kind of the tokens of the sample
+    words    words of the prompt
+    steps    numbers of the S recorded steps, from 1
+    streams  tokens of the sample after each of these steps, as predicted by the model
+    maps     weights (S, N, W) of N new tokens to W words; NaN for tokens that were not read up to this step
     """
 
     tokens: Invertible
@@ -68,6 +69,7 @@ def watch_synthesis(run: Run, prompt: str | Table | None, **options: Any) -> Syn
     """Generate one sample and record its attention, as the mean over heads and blocks.
 
     prompt   text, or columns of the condition with one row
+    options  further arguments of `generate_samples`
     """
     from ..generation.samples import Maker, Wishes, generate_samples
 
@@ -101,7 +103,7 @@ def watch_synthesis(run: Run, prompt: str | Table | None, **options: Any) -> Syn
 
 
 def draw_synthesis(found: Synthesis) -> Figure:
-    """Draw the sample at some steps, each with the attention of its tokens to each word.
+    """Draw a sample at some steps, with the attention of its tokens to each word.
 
     The colour shows the excess over uniform attention to all words. The title of a panel has the largest weight.
     """
@@ -125,7 +127,7 @@ def draw_synthesis(found: Synthesis) -> Figure:
 
 
 def draw_some(run: Run, prompts: Sequence[Table]) -> Iterator[Picture]:
-    """Yield name, drawing function and caption of one generated sample for each prompt."""
+    """Yield name, drawing function and caption of a sample for each prompt."""
     for number, prompt in enumerate(prompts, 1):
         found = watch_synthesis(run, prompt, seed=0)
         caption = f"A sample generated from «{' '.join(found.words)}», and the attention of its tokens to each word "
@@ -134,7 +136,10 @@ def draw_some(run: Run, prompts: Sequence[Table]) -> Iterator[Picture]:
 
 
 def draw_plain(run: Run, samples: int) -> Iterator[Picture]:
-    """Yield name, drawing function and caption of samples that are generated without a prompt."""
+    """Yield name, drawing function and caption of samples without a prompt.
+
+    samples   number of samples
+    """
     from ..generation.samples import Maker, Wishes, generate_samples
 
     found, tokens = generate_samples(run, [None], samples, seed=0), Maker(run, Wishes()).tokens

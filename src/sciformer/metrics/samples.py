@@ -1,4 +1,4 @@
-"""Metrics of generated samples: comparison of distributions, diversity and nearest training samples."""
+"""Metrics of generated samples: two-sample test, nearest samples, diversity."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class TwoSamples(NamedTuple):
 
 
 def kolmogorov_smirnov(one: Array, other: Array) -> TwoSamples:
-    """Two-sample Kolmogorov-Smirnov test: the largest difference D of the distribution functions.
+    """Two-sample Kolmogorov-Smirnov test.
 
-    p = 2 sum_k (-1)^(k - 1) exp(-2 k^2 l^2),   l = D sqrt(n m / (n + m)), for samples of sizes n and m
+        p = 2 sum_k (-1)^(k - 1) exp(-2 k^2 l^2),   l = D sqrt(n m / (n + m))
 
-    This asymptotic p-value is slightly too large for few or equal values.
+    The distance D is the largest difference of the distribution functions of two samples of sizes n and m. The p-value
+    is asymptotic: it is slightly too large for few values or equal values.
     """
     one, other = (np.sort(np.asarray(part, np.float64).ravel()) for part in (one, other))
     if not len(one) or not len(other):
@@ -60,7 +61,10 @@ def nearest_samples(samples: Array, reference: Array) -> tuple[Array, Array]:
 
 
 def mean_distance(samples: Array) -> float:
-    """Mean Euclidean distance between two different samples (n, ...); nan for fewer than two."""
+    """Mean Euclidean distance between two different samples (n, ...).
+
+    The result is nan for fewer than two samples.
+    """
     if len(samples) < 2:
         return math.nan
     rows = np.asarray(samples, np.float64).reshape(len(samples), -1)

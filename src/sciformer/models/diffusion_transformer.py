@@ -1,4 +1,4 @@
-"""Diffusion transformer: noisy tokens, a noise level and a condition, to denoised tokens (arXiv 2212.09748)."""
+"""Diffusion transformer: denoising of tokens, with a condition (arXiv 2212.09748)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .network import make_readout
 
 
 class DiffusionTransformer(Model):
-    """`kind: diffusion_transformer`: noisy tokens are denoised by a transformer with adaptive norms.
+    """`kind: diffusion_transformer`: denoising transformer with adaptive norms.
 
         c = level(t) + W mean(memory),   memory = encoder(source)
 
@@ -34,12 +34,16 @@ class DiffusionTransformer(Model):
             check_source_and_target(tokens, self)
         if objective.asks != "denoise":
             message = f"`objective.kind: {objective.kind}` cannot be used with `model.kind: {self.kind}`: this model "
-            raise UserError(message + f"cannot {objective.asks}", hint="Use diffusion.", key="objective.kind")
+            hint = "Set objective.kind: diffusion."
+            raise UserError(message + f"cannot {objective.asks}", hint=hint, key="objective.kind")
         return DiffusionNetwork(self, tokens, objective)
 
 
 class DiffusionNetwork(nn.Module):
-    """Network: source -> embed -> encoder;  noisy target -> embed -> adaptive transformer -> readout."""
+    """Network of a diffusion transformer.
+
+    source -> embed -> encoder,   noisy target -> embed -> adaptive transformer -> readout
+    """
 
     def __init__(self, section: DiffusionTransformer, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()

@@ -74,10 +74,10 @@ class VectorQuantizer(nn.Module):
 
 
 class VectorQuantized(Model):
-    """`kind: vector_quantized`: autoencoder whose code of each token is a word of a learned codebook.
+    """`kind: vector_quantized`: autoencoder with a learned codebook.
 
-    Each token has one codeword. Encoder and decoder are trunks of the same kind. With `depth: 0` the code of a token
-    depends on this token alone, and only the decoder sees other tokens.
+    The code of each token is one codeword. Encoder and decoder are trunks of the same kind. With `depth: 0` the code of
+    a token depends on this token alone, and only the decoder sees other tokens.
     """
 
     codes: int = Field(default=512, ge=2, le=1 << 16)
@@ -131,7 +131,7 @@ class VectorQuantizedNetwork(Network):
         return ids
 
     def decode_codes(self, ids: Tensor, view: StreamView) -> Tensor:
-        """Decoder output for codewords given by their indices; a negative index is a missing code."""
+        """Decoder output for indices of codewords; a negative index is a missing code."""
         return self.decode_words(self.quantizer.words(ids), view)
 
     def decode_words(self, words: Tensor, view: StreamView, watch: Watch | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Losses: cross-entropy of a linear layer in chunks of the logits, and losses of ensembles."""
+"""Losses: cross-entropy with logits in chunks, and losses of ensembles."""
 
 from __future__ import annotations
 
@@ -62,9 +62,12 @@ def disagreement(first: Tensor, second: Tensor) -> Tensor:
 
 
 def fair_crps(members: Tensor, target: Tensor) -> Tensor:
-    """Fair continuous ranked probability score (...) of members (M, ...) for targets (...).
+    """Fair continuous ranked probability score (CRPS) of M members x_i.
 
         1/M sum_i |x_i - y| - 1 / (2 M (M - 1)) sum_ij |x_i - x_j|
+
+    members  (M, ...)
+    target   (...) true values y
 
     Its mean does not depend on M if the members are drawn from the right distribution (Ferro 2014). The second sum is
     computed from the sorted members.
@@ -80,11 +83,14 @@ def fair_crps(members: Tensor, target: Tensor) -> Tensor:
 
 
 def statistical_loss(members: Tensor, target: Tensor) -> Tensor:
-    """Statistical loss (...) of AtmoRep (arXiv 2308.13280) of members (M, ...) for targets (...).
+    """Statistical loss of AtmoRep (arXiv 2308.13280) for M members x_i.
 
         1/M sum_i (x_i - y)^2 + (1 - exp(-(y - m)^2 / (2 s^2)))^2 + sqrt(s)
 
     m and s are mean and standard deviation of the members.
+
+    members  (M, ...)
+    target   (...) true values y
     """
     mean = members.mean(0)
     spread = (((members - mean) ** 2).sum(0) / max(1, len(members) - 1) + MIN_SPREAD**2).sqrt()

@@ -47,7 +47,7 @@ class Schedule(NamedTuple):
 def make_schedule(kind: str, steps: int) -> Schedule:
     """Schedule of noise: a_t^2 = prod_{u <= t} (1 - beta_u).
 
-    linear   beta_t from 1e-4 to 0.02 for T = 1000, divided by T / 1000 (arXiv 2006.11239)
+    linear   beta_t from 1e-4 to 0.02, times 1000 / T for T = `steps` (arXiv 2006.11239)
     cosine   a_t^2 = f(t) / f(0), f(t) = cos^2((t / T + 0.008) / 1.008 pi / 2), beta_t at most 0.999 (arXiv 2102.09672)
     """
     if kind == "linear":
@@ -60,7 +60,7 @@ def make_schedule(kind: str, steps: int) -> Schedule:
 
 
 class Diffusion(Guided):
-    """Denoising diffusion: mean of |target - prediction|^2 over the values of a sample.
+    """Denoising diffusion: mean of |target - prediction|^2 over the values.
 
     The target is the noise e, the values x, or the velocity v = a_t e - s_t x (arXiv 2202.00512). With a stream
     `source`, the prediction is made for this condition.
@@ -74,8 +74,8 @@ class Diffusion(Guided):
     schedule: Literal["cosine", "linear"] = "cosine"
     """Schedule of the noise levels (default: cosine)."""
     predict_target: Literal["velocity", "noise", "sample"] = "velocity"
-    """Target of the prediction (default: velocity): velocity, the noise as in DDPM, or the values without noise.
-    Velocity and noise need a model that is wider than the number of values of a token."""
+    """Target of the prediction (default: velocity). velocity: a_t e - s_t x. noise: the noise e, as in DDPM. sample:
+    the values x without noise. Velocity and noise need a model that is wider than the number of values of a token."""
     sampling_steps: int = Field(default=50, ge=1, le=1 << 16)
     """Number of denoising steps in generation, at most time_steps (default: 50)."""
 
@@ -101,7 +101,7 @@ class Diffusion(Guided):
         return {}
 
     def fit(self, train: Dataset) -> None:
-        """Store the name of the column that gets noise, and the largest absolute value in it."""
+        """Store the name of the noisy column, and its largest absolute value."""
         name = self.asked_stream(train.tokens)
         tokens = Maskable.require(train.tokens[name], f"`objective.kind: {self.kind}`")
         self.heads(0, tokens)
@@ -111,9 +111,12 @@ class Diffusion(Guided):
         self.state["bound"] = float(np.abs(values).max(initial=1.0))
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-        """Draw the time and the word of the noise; the noise is added in `step`, to normalised values."""
+        """Draw the time and the random word of the noise for each sample.
+
+        The noise is added in `step`, to normalised values.
+        """
         if self.sampling_steps > self.time_steps:
-            message = f"objective.sampling_steps must be at most time_steps, {self.time_steps}"
+            message = f"objective.sampling_steps must be at most {self.time_steps}, objective.time_steps"
             raise UserError(f"{message}, not {self.sampling_steps}", key="objective.sampling_steps")
         time = 1 + rng.integers("diffusion time", self.time_steps)
         signal, amount = (part[time].astype(np.float32) for part in self.levels)
@@ -147,7 +150,11 @@ class Diffusion(Guided):
         return str(self.state["column"])
 
     def split(self, noisy: Tensor, found: Tensor, time: int) -> tuple[Tensor, Tensor]:
-        """Denoised values x and noise e, from noisy values x_t and the prediction at time t.
+        """Values x and noise e, from noisy values x_t and a prediction.
+
+        noisy   noisy values x_t
+        found   prediction of the model
+        time    time t
 
         x is clipped to the range of the training values, because an error at a high noise level is divided by a small
         a_t.

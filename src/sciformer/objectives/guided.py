@@ -1,4 +1,4 @@
-"""Objectives with a condition that is sometimes left out, for classifier-free guidance."""
+"""Objectives with classifier-free guidance: some samples lose the condition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .base import Objective
 
 
 class Guided(Objective):
-    """Base class of objectives that predict a target from a condition, the stream `source`.
+    """Base class of objectives with a target and a condition (stream `source`).
 
-    In training, the condition of a random share of the samples has no tokens. The model then knows the target with and
-    without a condition, and generation can move away from the prediction without it (arXiv 2207.12598).
+    In training, the condition of a random share of the samples has no tokens. The model then learns predictions with
+    and without a condition, and guidance in generation uses the difference of both predictions (arXiv 2207.12598).
     """
 
     condition_dropout: float = Field(default=0.0, ge=0, lt=1)

@@ -97,6 +97,7 @@ class Masked(Objective):
     def _mask_stream(self, stream: Stream, domain: Maskable, whole: Array | None, rng: SampleRandom) -> Stream:
         """Mask a stream, and add its targets.
 
+        domain  tokens of the stream
         whole   mask (B,) of samples in which all tokens of the stream are hidden, or None
         """
         if self.whole_words and "word" not in stream.columns:

@@ -17,7 +17,7 @@ from .next_token import flat_targets
 
 
 class Reconstruct(Objective):
-    """Reconstruction: -ln p(token | code) plus the loss of the codes, mean over tokens."""
+    """Reconstruction: -ln p(token | code) + loss of the codes, mean over tokens."""
 
     unit: ClassVar[str] = "tokens"
     reads_out: ClassVar[bool] = True

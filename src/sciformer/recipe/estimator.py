@@ -18,7 +18,7 @@ Purpose = Literal["classify", "regress", "embed"]
 
 @dataclass(frozen=True)
 class Starter:
-    """Recipe chosen for samples, and a function that makes the columns for its reader.
+    """Recipe for samples, and a function from samples to the columns of its reader.
 
     recipe    name of a shipped recipe
     changes   values of recipe keys for these samples

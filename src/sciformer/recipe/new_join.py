@@ -5,7 +5,7 @@ Each object has images, series or other data:
     sciformer new join objects.csv                  columns with names of files, columns with lists, numbers
     sciformer new join objects.csv curves.parquet   a further file has many objects, found by an id
 
-Each stream is guessed by the fields: the first kind whose recipe fits the files.
+The kind of a stream is the first kind of `sciformer new KIND` with a recipe that fits the files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ OWN_DATA_KEYS = ("kind", "files", "valid", "test", "extra_parts", "split", "labe
 
 
 class FoundStream(NamedTuple):
-    """Guessed stream: keys of its reader and its tokens."""
+    """Guessed stream: keys of its reader and its tokens.
+
+    column   column of the table with file names or ids
+    what     description of the files, for a note
+    """
 
     kind: str
     data: dict[str, Any]
@@ -221,7 +225,7 @@ def _find_question(table: Table, count: int, given: Given) -> guess.Question:
     def regress() -> guess.Question | str:
         targets = given.listed("objective.targets")
         if not targets:
-            return "No values: name the column with --objective.kind regress --objective.targets NAME."
+            return "No target: name its column with --objective.kind regress --objective.targets NAME."
         ask = guess.regress(targets[0], "given")
         return ask._replace(found=[*ask.found, drop])
 

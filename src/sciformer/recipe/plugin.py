@@ -128,7 +128,7 @@ def check_plugins(record: Iterable[Mapping[str, str]], given: Iterable[Plugin], 
 
 
 class _Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Importer of the modules of a plugin, from the bytes that were hashed."""
+    """Importer of the modules of a plugin, from the hashed bytes."""
 
     def __init__(self, package: str, path: Path, code: Mapping[str, bytes]) -> None:
         self.package = package

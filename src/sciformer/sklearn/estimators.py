@@ -19,7 +19,7 @@ LABEL, TARGET, WEIGHT = "label", "value_to_predict", "sample_weight"  # names of
 
 
 class TransformerClassifier(ClassifierMixin, Transformer):
-    """Classifier: a transformer that predicts classes.
+    """Transformer as a scikit-learn classifier.
 
     classes_   sorted classes of y
     run_       the trained `Run`: `run_.report()`, `run_.model`

@@ -144,19 +144,22 @@ class Maskable(Ability):
 
     @property
     def masks_by_length(self) -> dict[str, Mask]:
-        """Masks of `masks` that may have a length in units of the data, such as hours: (tokens, length) -> mask (T,).
+        """Functions for masks with a length, by name: (tokens, length) -> mask (T,).
 
-        The length is `objective.mask_length` (default: no mask has a length).
+        The length is `objective.mask_length` in units of the data, such as hours (default: no mask has a length).
         """
         return {}
 
     @property
     def coarse_masks(self) -> tuple[str, ...]:
-        """Masks of `masks` whose tokens show coarse values instead of being hidden (default: none)."""
+        """Names of masks with coarse values instead of hidden tokens (default: none)."""
         return ()
 
     def coarse_values(self, stream: Stream, tokens: Array, factor: int) -> dict[str, Array]:
-        """Columns of `hides`, averaged over blocks of `factor` grid cells where `tokens` (T,) is True."""
+        """Columns of `hides`, averaged over blocks where `tokens` (T,) is True.
+
+        factor   number of grid cells along each side of a block
+        """
         message = f"tokens of `tokens.kind: {self.kind}` have no coarse values"
         raise UserError(message, hint="Set objective.coarse: 0.", key="tokens.kind")
 
@@ -196,7 +199,7 @@ class HiddenScores:
     def add(self, stream: Stream, restored: Mapping[str, Array]) -> None:
         """Add samples with the columns `asked` and `target ...`.
 
-        restored  predictions (A, ...) for the tokens with `asked`, in the units of the data
+        restored  predictions (A, ...) for the A tokens with `asked`, in the units of the data
         """
         raise NotImplementedError
 
@@ -209,7 +212,10 @@ PredictHidden = Callable[[Batch], dict[str, dict[str, Array]]]
 
 
 class Restorable(Maskable):
-    """Maskable tokens whose hidden values are answers: predicted in the units of the data, scored and written."""
+    """Maskable tokens with predictions in the units of the data.
+
+    The predictions of hidden values can be scored, and written to files.
+    """
 
     meaning: ClassVar[str] = "can be restored in the units of the data"
 
@@ -233,20 +239,22 @@ class Restorable(Maskable):
         tokens: Mapping[str, Tokens],
         task: HiddenTask,
     ) -> int:
-        """Predict the hidden values of a source, and write them to a file; return the number of predicted time steps.
+        """Write predictions for the hidden values of a source to a file.
+
+        Return the number of predicted time steps.
 
         tokens  tokens of all streams; the predicted streams have this kind
         """
 
 
 class HiddenTask(NamedTuple):
-    """Task for a trained model: a named mask, and functions that hide and predict.
+    """Task for a trained model: a named mask, and functions for hiding and prediction.
 
     mask     name of the mask
-    length   its length in units of the data, or None
+    length   length of the mask in units of the data, or None
     usual    length of the same mask in training, or None
-    hide     mask tokens, `hide(batch, length)`: adds the columns `hidden`, `asked` and `target ...` to raw tokens
-    predict  predictions of the readout (A, ...) for the tokens with `asked`, by stream
+    hide     `hide(batch, length)` masks raw tokens: it adds the columns `hidden`, `asked` and `target ...`
+    predict  `predict(batch)` gives predictions of the readout (A, ...) for the A tokens with `asked`, by stream
     batch    number of samples that are predicted at a time
     """
 
@@ -577,7 +585,7 @@ class Textual(Windowed):
 
 
 class Invertible(Ability):
-    """Tokens that can be turned back into samples, so that a model can generate samples."""
+    """Invertible tokens: generated tokens can be turned back into samples."""
 
     meaning: ClassVar[str] = "can be turned back into samples"
     suffix: ClassVar[str] = ""
@@ -604,12 +612,15 @@ class Invertible(Ability):
 
     @property
     def new_tokens(self) -> int:
-        """Number of tokens that are generated after the tokens of `blank`, one by one (default: 0)."""
+        """Number of tokens generated one by one after `blank` (default: 0)."""
         return 0
 
     @property
     def allowed(self) -> Array | None:
-        """Mask (vocabulary,) of the ids that may be generated; None (default) without a vocabulary."""
+        """Mask (vocabulary,) of the ids that may be generated.
+
+        None (default) for tokens without a vocabulary.
+        """
         return None
 
 

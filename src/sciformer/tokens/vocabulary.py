@@ -1,4 +1,4 @@
-"""Embedding and readout of tokens with a vocabulary: token ids as the column `ids`."""
+"""Embedding and readout of tokens with a vocabulary, from the column `ids`."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class VocabularyReadout(Readout):
         return linear_cross_entropy(hidden, self.linear.weight, target["ids"], smoothing, self.linear.bias)
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
-        """Sum of the cross entropy over all tokens."""
+        """Cross entropy summed over the tokens; see `Readout.total`."""
         ids = target["ids"] if wanted is None else target["ids"].masked_fill(~wanted, IGNORE_INDEX)
         weight, bias = self.linear.weight, self.linear.bias
         return total_cross_entropy(hidden, weight, ids, self.chunk_size(hidden), smoothing, bias)
 
     def chunk_size(self, hidden: Tensor) -> int:
-        """Number of tokens whose logits are computed at a time; 0 (default) means all tokens."""
+        """Number of tokens in a chunk of logits; 0 (default) means all tokens."""
         return 0
 
     def predict(self, hidden: Tensor) -> Columns:

@@ -140,7 +140,12 @@ class Join(TaggedFiles):
     def _read_stream(
         self, stream: str, table: Table, own: Collection[str], folders: Sequence[Path], notes: list[str], whose: str
     ) -> Table:
-        """Columns of a stream for each row of the table of objects."""
+        """Columns of a stream for each row of the table of objects.
+
+        own      names of the columns of the table
+        folders  folder of the table of each row
+        whose    part of the data, for notes; for example " of valid"
+        """
         reader, where = self.reader(stream), f"data.streams.{stream}.column"
         column = str(self.streams[stream].get("column", "id"))
         gap = self.state.get("learned", {}).get(stream)

@@ -1,4 +1,4 @@
-"""Maps of a field: one with shaded cubes, or seen, predicted, true and the error side by side."""
+"""Drawing of maps with shaded cubes, and of predicted and true maps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ MAX_SHADE_ALPHA = 0.7  # opacity of the largest weight
 
 
 def draw_map(axes: Axes, values: Array, shade: Array | None = None) -> None:
-    """Draw a map (rows from south to north, columns) with an overlay of weights of the same shape."""
+    """Draw a map, with an optional overlay of weights.
+
+    values  (rows, columns), rows from south to north
+    shade   weights of the same shape, or None
+    """
     colours = "viridis" if shade is None else "gray"
     axes.imshow(to_colours(values, colours, *_limits(values)), origin="lower", interpolation="nearest")
     if shade is not None:
@@ -28,9 +32,12 @@ def draw_map(axes: Axes, values: Array, shade: Array | None = None) -> None:
 
 
 def draw_maps(axes: Axes, maps: Mapping[str, Array], label: str = "") -> None:
-    """Draw maps side by side with the colours of the last map, then the error of the map before it.
+    """Draw maps side by side, then the error of the prediction.
 
-    The error is model - truth, with blue for too low and red for too high values.
+    The last map is the truth, the map before the truth is the prediction. All maps have the colour limits of the truth.
+    The error is prediction - truth, with blue for too low and red for too high values.
+
+    label   text at the left of the maps
     """
     *_, said, truth = maps.values()
     error = said - truth
@@ -50,7 +57,10 @@ def draw_maps(axes: Axes, maps: Mapping[str, Array], label: str = "") -> None:
 
 
 def to_colours(values: Array, name: str, low: float, high: float) -> Array:
-    """Colours (..., 4) of values between two limits; missing values are grey."""
+    """Colours (..., 4) of values from `low` to `high`; missing values are grey.
+
+    name   name of the colour map
+    """
     level = (np.nan_to_num(values) - low) / max(high - low, 1e-12)
     colours = np.asarray(colormaps[name](np.clip(level, 0, 1)))
     colours[~np.isfinite(values)] = MISSING_COLOUR

@@ -15,7 +15,10 @@ MIN_STD = 1e-3
 
 
 class CubeInfo(nn.Module):
-    """Embedding x = V i of date, hour, level and place i of a cube, 0 at first."""
+    """Embedding x = V i + b of the facts i of a cube: date, hour, level and place.
+
+    V and b are zero before training.
+    """
 
     def __init__(self, features: int, dim: int) -> None:
         super().__init__()
@@ -42,7 +45,7 @@ class CubeEmbedding(nn.Module):
         self.info = CubeInfo(features, dim)
 
     def forward(self, columns: Columns) -> Tensor:
-        """Embed values (..., N, P) -> (..., N, D)."""
+        """Embed cubes of P values: (..., N, P) -> (..., N, D)."""
         value = columns["value"]
         return self.linear(torch.cat([value, columns["missing"].to(value.dtype)], -1)) + self.info(columns)
 
@@ -65,7 +68,7 @@ class CubeReadout(Readout):
         self.spread = nn.Linear(dim, size) if loss == "gaussian" else None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Members (M, n, P) of the values for hidden vectors (n, D)."""
+        """Predict the P values of cubes: hidden vectors (n, D) -> M members (M, n, P)."""
         found = self.mean(self.norm(hidden)).float()
         return found.unflatten(-1, (self.members, self.size)).movedim(-2, 0)
 
@@ -87,7 +90,12 @@ class CubeReadout(Readout):
         return loss.masked_fill(~known, 0).sum(-1) / known.sum(-1).clamp(min=1)
 
     def predict(self, hidden: Tensor) -> Columns:
-        """Mean `value` (n, P), standard deviation `std` (n, P) and `members` (n, M, P), where the loss gives them."""
+        """Predicted values, as columns.
+
+        value    (n, P) mean of the members
+        std      (n, P) standard deviation; for the loss gaussian, or for several members
+        members  (n, M, P) only for several members
+        """
         members = self(hidden)
         found = {"value": members.mean(0)}
         if self.kind == "gaussian":

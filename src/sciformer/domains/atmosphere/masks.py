@@ -55,16 +55,19 @@ def hide_all(stream: Stream, share: float) -> Array:
 
 
 def hide_last_hours(stream: Stream, hours: float) -> Array:
-    """Mask (T,) of the cubes in the last hours of the neighbourhood; whole cubes only."""
+    """Mask (T,) of the cubes in the last `hours` of the neighbourhood.
+
+    It is an error if these hours begin inside a cube.
+    """
     end = stream.columns["time"][:, 3]
     return _whole_cubes(stream, end - hours, end, hours)
 
 
 def hide_middle_hours(stream: Stream, hours: float) -> Array:
-    """Mask (T,) of the cubes in a gap of this length between two known hours, in the middle of the neighbourhood.
+    """Mask (T,) of the cubes in a gap in the middle of the neighbourhood.
 
-    A gap of 6 hours hides 5 hourly steps: the known hours before and behind it are 6 hours apart. It begins at the
-    border of a cube.
+    The known steps before and after the gap are `hours` apart: a gap of 6 hours hides 5 hourly steps. The gap begins at
+    the border of a cube.
     """
     _, _, first, last = stream.columns["time"].T
     step = stream.columns["step"]
@@ -80,13 +83,16 @@ def hide_middle_hours(stream: Stream, hours: float) -> Array:
 
 
 def _whole_cubes(stream: Stream, low: Array, high: Array, hours: float) -> Array:
-    """Mask (T,) of the cubes with times in (low, high]; refused if a cube has other times too."""
+    """Mask (T,) of the cubes with all times in (low, high].
+
+    It is an error if a cube has only some of its times there, or if no time before the mask is known.
+    """
     begin, end, first, _ = stream.columns["time"].T
     slack = 1e-6
     some = (end > low + slack) & (begin <= high + slack)
     whole = (begin > low + slack) & (end <= high + slack)
     if (some & ~whole).any():
-        message = f"a mask of {hours:g} hours does not end between two cubes"
+        message = f"a mask of {hours:g} hours would hide a part of a cube, but only whole cubes can be hidden"
         hint = "Choose another length, or cubes of fewer time steps (tokens.cube)."
         raise UserError(message, hint=hint, key=LENGTH)
     if (low < first - slack).any():
@@ -107,9 +113,13 @@ COARSE = ("downscale",)
 
 
 def coarse_cubes(values: Array, cube: tuple[int, int, int], factor: int) -> Array:
-    """Replace values (n, P) of cubes by their means over blocks of factor x factor cells at each time.
+    """Replace the values of cubes by means over blocks of grid cells.
 
-    Missing values are left out of the mean; a block without values stays missing.
+    A block has `factor` x `factor` cells at one time. Missing values are left out of the mean; a block without values
+    stays missing.
+
+    values   (n, P) values of n cubes
+    cube     time steps, rows and columns of a cube
     """
     duration, height, width = cube
     if height % factor or width % factor:
@@ -125,5 +135,5 @@ def coarse_cubes(values: Array, cube: tuple[int, int, int], factor: int) -> Arra
 
 
 def cube_grid(cube: tuple[int, int, int]) -> PatchGrid:
-    """Cubes side by side along time, rows and columns."""
+    """Grid of adjacent cubes along time, rows and columns."""
     return PatchGrid(cube, cube)

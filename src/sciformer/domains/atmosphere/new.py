@@ -1,4 +1,4 @@
-"""Guessed recipes for fields in NetCDF files and Zarr stores: neighbourhood, cubes, parts, one stream per field."""
+"""Guessed recipes for fields in NetCDF files and Zarr stores."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def guess_fields(names: list[str], paths: list[Path], given: Given) -> Page:
 
 
 def _fields(catalog: Catalog, given: Given) -> list[str]:
-    """Fields to read: that of the given tokens, or the first fields of the files."""
+    """Fields to read: `tokens.field` if given, else the first fields of the files."""
     asked = given.get("tokens.field")
     if asked is not None:
         if asked not in catalog.names:
@@ -88,12 +88,15 @@ def _tokens(prefix: str, name: str, cube: tuple[int, int, int]) -> list[Found]:
         Found(f"{prefix}kind", "cubes", "a token is a box of time steps, rows and columns"),
         Found(f"{prefix}field", name),
         Found(f"{prefix}cube", list(cube), "time steps, rows, columns"),
-        Found(f"{prefix}loss", "crps", "members with a spread; squared for a single answer"),
+        Found(f"{prefix}loss", "crps", "several predictions (members) of each value; squared: a single prediction"),
     ]
 
 
 def _side(length: int, count: int) -> int:
-    """Side of about `count` cubes along an axis; a divisor of the length if one is near."""
+    """Side of a cube, for about `count` cubes along an axis.
+
+    A divisor of the length of the axis is preferred, if there is a divisor near this side.
+    """
     best = max(1, round(length / count))
     near = [side for side in range(max(1, best - 3), best + 4) if length % side == 0]
     return min(near, key=lambda side: abs(side - best)) if near else best
@@ -111,7 +114,7 @@ def _describe(catalog: Catalog, name: str) -> str:
 
 
 def is_gridded(name: str) -> bool:
-    """Whether a name is that of a NetCDF file or a Zarr store."""
+    """Whether a name has the suffix of a NetCDF file or a Zarr store."""
     return Path(name).suffix.lower() in SUFFIXES
 
 

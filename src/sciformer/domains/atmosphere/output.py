@@ -1,7 +1,7 @@
-"""Predicted maps: hidden parts of a file, or a forecast beyond its end, as NetCDF with the coordinates of the input.
+"""Predicted maps as NetCDF files, with the coordinates of the input files.
 
-forecast   beyond the last time of the files, step by step: predicted maps are the input of the next step
-others     each neighbourhood of the files is masked, and the answers of overlapping neighbourhoods are averaged
+forecast      maps after the last time of the files, step by step: predicted maps are the input of the next step
+other masks   each neighbourhood of the files is masked, and overlapping predictions are averaged
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FORECAST = "forecast"
 
 @dataclass
 class Answers:
-    """Answers on the map of the files, by name of the field.
+    """Predicted maps, by name of the field.
 
-    hours   (T,) times
-    values  (M, L, T, H, W) members, or one mean; NaN where nothing was predicted
-    spread  (L, T, H, W) standard deviation, if the model predicts it
+    hours   (times,) in hours since 1970-01-01
+    values  (members or 1, levels, times, rows, columns); NaN where nothing is predicted
+    spread  (levels, times, rows, columns) standard deviations; empty if there are none
     """
 
     hours: Array
@@ -43,10 +43,10 @@ class Answers:
 
 
 def write_maps(path: Path, source: Any, tokens: Mapping[str, Tokens], task: HiddenTask) -> int:
-    """Predict, and write the answers; return the number of time steps in the file."""
+    """Write predicted maps to a file; return its number of time steps."""
     check_name(path, (".nc",), "a NetCDF file")
     if not isinstance(source, Neighbourhoods) or not isinstance(source.catalog, Catalog):
-        raise UserError("maps are predicted for gridded files", hint="Use data.kind: fields.", key="data.kind")
+        raise UserError("maps can be predicted only for gridded files", hint="Use data.kind: fields.", key="data.kind")
     with ProgressBar(0, show=False):
         found = forecast(source, tokens, task) if task.mask == FORECAST else fill(source, tokens, task)
     write_answers(path, source.catalog, source.names, found)
@@ -57,7 +57,14 @@ def write_maps(path: Path, source: Any, tokens: Mapping[str, Tokens], task: Hidd
 
 
 def restore_maps(table: Any, numbers: Array, tokens: Any, task: HiddenTask, length: float | None) -> Any:
-    """Yield (stream, answers (n, L, T, H, W) by name, NaN where nothing was asked) for neighbourhoods in a table."""
+    """Yield (stream, predicted maps) for the neighbourhoods in a table.
+
+    The maps are arrays (neighbourhoods, members or 1, levels, times, rows, columns) by name: value, std, members. They
+    are NaN where nothing is predicted.
+
+    numbers  numbers of the neighbourhoods
+    length   length of the mask, or None
+    """
     batch = Batch({name: one.tokenize(table) for name, one in tokens.items()}, {}, numbers)
     seen = task.hide(batch, length)
     for name, answer in task.predict(seen).items():
@@ -76,13 +83,16 @@ def restore_maps(table: Any, numbers: Array, tokens: Any, task: HiddenTask, leng
 
 
 class Average:
-    """Average of overlapping answers (L, T, H, W) on a map."""
+    """Mean of overlapping predictions, on a map (levels, times, rows, columns)."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.total, self.count = np.zeros(shape), np.zeros(shape, np.int32)
 
     def add(self, times: Array, rows: Array, columns: Array, values: Array) -> None:
-        """Add values (L, t, h, w) at indices of the map; NaN is left out."""
+        """Add values (levels, t, h, w) at t times, h rows and w columns of the map.
+
+        NaN is left out.
+        """
         known = np.isfinite(values)
         place = np.ix_(np.arange(len(values)), times, rows, columns)
         self.total[place] += np.where(known, values, 0)
@@ -95,11 +105,12 @@ class Average:
 
 
 def fill(source: Neighbourhoods, tokens: Mapping[str, Tokens], task: HiddenTask) -> Answers:
-    """Answers for the masked part of every neighbourhood, averaged where neighbourhoods overlap."""
+    """Predict the masked part of every neighbourhood; average where they overlap."""
     catalog, boxes = source.catalog, source.boxes
     if catalog.members > 1:
         message = f"the files have {catalog.members} members"
-        raise UserError(f"{message}, and only one is filled at a time", hint="Select a member first.", key="--mask")
+        hint = "Write one member to a file of its own first."
+        raise UserError(f"{message}, but hidden parts can be predicted for one member only", hint=hint, key="--mask")
     size = np.array(boxes.size)
     means: dict[str, dict[str, Average]] = {}
     for numbers in source.numbers:
@@ -123,8 +134,8 @@ def fill(source: Neighbourhoods, tokens: Mapping[str, Tokens], task: HiddenTask)
 def forecast(source: Neighbourhoods, tokens: Mapping[str, Tokens], task: HiddenTask) -> Answers:
     """Forecast beyond the last time of the files, with a trajectory for each member.
 
-    A step hides as many hours as in training, or one cube. Member m follows the m-th predicted member, so that
-    members differ from the first step on.
+    Each step predicts as many hours as were masked in training, or the hours of a cube. Trajectory m continues with the
+    m-th predicted member, so the trajectories differ from the first step on.
     """
     catalog, own_tokens = source.catalog, dict[str, Any](tokens)
     duration = source.boxes.size[0]
@@ -134,13 +145,14 @@ def forecast(source: Neighbourhoods, tokens: Mapping[str, Tokens], task: HiddenT
     each = max(1, min(each, round(hours / catalog.step)))
     if each >= duration:
         raise UserError(
-            f"a step of {each} time steps leaves no known step in a neighbourhood of {duration}",
+            f"a forecast of {each} time steps at once leaves no known step in a neighbourhood of {duration}",
             hint="Train with a longer data.neighbourhood.",
             key="--length",
         )
     wanted = round(hours / catalog.step)
     if wanted < 1:
-        raise UserError(f"a forecast of {hours:g} hours has no time step of {catalog.step:g} h", key="--length")
+        message = f"a forecast of {hours:g} h is shorter than the time step of the files, {catalog.step:g} h"
+        raise UserError(message, hint="Choose a longer forecast.", key="--length")
     steps = -(-wanted // each) * each
     known = duration - each
     if known > len(catalog.hours):
@@ -169,7 +181,10 @@ def forecast(source: Neighbourhoods, tokens: Mapping[str, Tokens], task: HiddenT
 def _forecast_step(
     source: Neighbourhoods, memory: MapsInMemory, tokens: dict[str, Any], task: HiddenTask, first: int, each: int
 ) -> None:
-    """Predict `each` time steps behind a neighbourhood's known steps, and store them in the maps."""
+    """Predict the `each` time steps after the known steps, and store them in `memory`.
+
+    first   index of the first known time step
+    """
     duration = source.boxes.size[0]
     stop = first + duration
     boxes = Boxes(
@@ -205,7 +220,7 @@ def _forecast_step(
 
 
 def write_answers(path: Path, catalog: Catalog, names: Mapping[str, str], found: Answers) -> None:
-    """Write answers in the order, names and units of the input files."""
+    """Write predicted maps with the order, names and units of the input files."""
     xarray, cftime = (require(name, "NetCDF files") for name in ("xarray", "cftime"))
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {}
@@ -246,7 +261,12 @@ def write_answers(path: Path, catalog: Catalog, names: Mapping[str, str], found:
 
 
 def _in_file_order(values: Array, part: Any, levels: Array, layered: bool) -> Array:
-    """Values (L, T, H, W) in the order of the rows, columns and levels of the file."""
+    """Values in the order of the levels, rows and columns of a file.
+
+    values   (levels, times, rows, columns)
+    levels   order of the levels in the file
+    layered  whether the field has an axis of levels
+    """
     height = len(part.grid.rows)
     width = int(part.grid.columns.max()) + 1
     made = np.full((*values.shape[:2], height, width), np.nan, np.float32)

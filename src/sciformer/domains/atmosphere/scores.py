@@ -1,15 +1,15 @@
-"""Scores of predicted fields by lead time and level, weighted by the area of the cells, as in WeatherBench 2.
+"""Scores of predicted fields by lead time and level, as in WeatherBench 2.
 
-    rmse          sqrt(mean over maps of <(m - y)^2>), the root last
+    rmse          sqrt(mean over maps of <(m - y)^2>)
     bias          mean over maps of <m - y>
-    acc           mean over maps of <m' y'> / sqrt(<m'^2> <y'^2>), anomalies from the climatology
+    acc           mean over maps of <m' y'> / sqrt(<m'^2> <y'^2>), with anomalies m', y' from the climatology
     crps          mean over maps of the fair CRPS of the members, or of the CRPS of the normal distribution
     spread_skill  sqrt((M + 1) / M <s^2>) / rmse: 1 for members that are drawn like the truth
     climatology   rmse of the climatology
 
 <.> is the mean over the known cells of a map, weighted by their area: sin(north edge) - sin(south edge) of the cell.
-The edges are half a row away, also at the border of a region, and at most at a pole. m is the mean of the members, y
-the truth and s^2 the variance of the members.
+The edges of a cell are half a row from its centre, also at the border of a region, but never beyond a pole. M is the
+number of members, m their mean, s^2 their variance, and y the truth.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ NO_LEAD = ("downscale", "inpaint", "bias")  # masks at all hours
 
 
 def area_weights(latitude: Array, spacing: Array | float) -> Array:
-    """Area of grid cells at latitudes, up to a factor: sin(north edge) - sin(south edge)."""
+    """Area of grid cells, up to a factor: sin(north edge) - sin(south edge).
+
+    latitude  centres of the cells in degrees
+    spacing   height of the cells in degrees
+    """
     half = np.asarray(spacing) / 2
     edges = (np.deg2rad(np.clip(latitude + side * half, -90, 90)) for side in (1, -1))
     north, south = (np.sin(edge) for edge in edges)
@@ -38,7 +42,12 @@ def area_weights(latitude: Array, spacing: Array | float) -> Array:
 
 
 def gaussian_crps(mean: Array, std: Array, truth: Array) -> Array:
-    """CRPS of a normal distribution: s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), z = (y - m) / s."""
+    """CRPS of a normal distribution with mean m and standard deviation s.
+
+        s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)),   z = (y - m) / s
+
+    y is the truth. Phi is the distribution function of the standard normal distribution, phi its density.
+    """
     z = (truth - mean) / std
     phi = np.exp(-0.5 * z**2) / sqrt(2 * pi)
     twice = torch.erf(torch.from_numpy(np.ascontiguousarray(z / sqrt(2)))).numpy()  # 2 Phi(z) - 1
@@ -46,7 +55,10 @@ def gaussian_crps(mean: Array, std: Array, truth: Array) -> Array:
 
 
 def fair_crps(members: Array, truth: Array) -> Array:
-    """Fair CRPS (...) of members (..., M, P) for truths (..., P); see `nn.losses.fair_crps`."""
+    """Fair CRPS (..., P) of M members (..., M, P) for true values (..., P).
+
+    See `nn.losses.fair_crps` for the equation.
+    """
     count = members.shape[-2]
     weight = 2.0 * np.arange(count) - (count - 1)
     half = (np.sort(members, axis=-2) * weight[:, None]).sum(-2)
@@ -54,9 +66,12 @@ def fair_crps(members: Array, truth: Array) -> Array:
 
 
 class FieldScores(HiddenScores):
-    """Scores of a field that is cut into cubes of these sides.
+    """Scores of a field, collected from its cubes.
 
-    A map is a level of a neighbourhood at one time. The lead time is the time since the last known step before it.
+    A map is one level of a neighbourhood at one time. The lead time of a map is the time since the last known step.
+
+    cube   time steps, rows and columns of a cube
+    mask   name of the mask
     """
 
     def __init__(self, field: str, cube: tuple[int, int, int], mask: str) -> None:
@@ -128,7 +143,13 @@ class FieldScores(HiddenScores):
                 own[name] += float(maps[name][here].sum())
 
     def _lead(self, stream: Stream, asked: Array, chosen: Stream) -> Array:
-        """Lead time (A, steps of a cube) in hours since the last known step of the sample; 0 without leads."""
+        """Lead times (A, steps of a cube) of the A predicted cubes, in hours.
+
+        The lead time is the time since the last known step of the sample. It is 0 for masks at all hours.
+
+        asked   mask (T,) of the predicted cubes
+        chosen  stream of the predicted cubes
+        """
         duration = self.cube[0]
         columns = chosen.columns
         if not self.leads:

@@ -47,7 +47,9 @@ HOURS = 24.0
 
 
 class Cubes(Restorable):
-    """Cubes of a field: time steps x rows x columns at one level, with date, hour, level and place.
+    """Cubes of a field: boxes of time steps, rows and columns at one level.
+
+    The model also reads date, hour, level and place of each cube.
 
     Values are normalised anomalies (x - c) / s: c is the climatology of the cell, hour and day, s the standard
     deviation of the anomalies of the level. Missing values have no loss, and cubes without any value are hidden.
@@ -78,7 +80,7 @@ class Cubes(Restorable):
         several = self.loss in ("crps", "statistical")
         if self.members is not None and several != (self.members > 1):
             asks = "two members or more" if several else "one member"
-            raise ValueError(f"tokens.members must fit to tokens.loss: {self.loss} needs {asks}, not {self.members}")
+            raise ValueError(f"tokens.members must fit tokens.loss: {self.loss} needs {asks}, not {self.members}")
         return self
 
     @property
@@ -147,12 +149,19 @@ class Cubes(Restorable):
         return None if numbers is None else np.full(len(numbers), prod(self.grid_shape), np.int64)
 
     def tokenize(self, table: Table) -> Stream:
-        """Cut neighbourhoods into cubes: level by level, in the order of time, rows and columns.
+        """Cut neighbourhoods into cubes, in the order of level, time, row and column.
 
-        Columns: `value` and `climate` (T, P), `scale` (T,), `at` (T, 4): level, time, row and column on the grid of
-        cubes, `info` (T, F), `time` (T, 4): first and last hour of the cube and of its neighbourhood, `step` (T,) in
-        hours, `grid` (T, 3): number of cubes along time, rows and columns, `level` (T,) in hPa or 0, `north` (T, rows
-        of a cube): latitudes, `spacing` (T,) of the rows in degrees.
+        value     (T, P) values of the cube
+        climate   (T, P) climatology of these values
+        scale     (T,) standard deviation of the anomalies of the level
+        at        (T, 4) level, time, row and column on the grid of cubes
+        info      (T, F) features in the order of `INFO`
+        time      (T, 4) first and last hour of the cube, first and last hour of its neighbourhood
+        step      (T,) hours between two time steps
+        grid      (T, 3) number of cubes along time, rows and columns
+        level     (T,) level in hPa, or 0
+        north     (T, rows of a cube) latitudes
+        spacing   (T,) distance of the rows in degrees
         """
         self._check(table)
         values: Any = table[self.field]
@@ -218,7 +227,10 @@ class Cubes(Restorable):
         }
 
     def normalise(self, stream: Stream) -> Stream:
-        """Normalised anomalies, 0 where `missing` (T, P); cubes without a value are hidden if any can be."""
+        """Normalised anomalies, 0 where `missing` (T, P) is True.
+
+        If the stream has the column `hidden`, cubes without a value are hidden.
+        """
         columns = stream.columns
         climate, scale = columns["climate"], columns["scale"][:, None]
         value = (columns["value"] - climate) / scale
@@ -231,7 +243,10 @@ class Cubes(Restorable):
         return stream.with_columns(**made)
 
     def restore_values(self, stream: Stream, answer: Mapping[str, Array]) -> dict[str, Array]:
-        """Predictions of the readout in the units of the data; standard deviations without the climatology."""
+        """Predictions of the readout in the units of the data.
+
+        The climatology is added to values and members, but not to standard deviations.
+        """
         climate, scale = stream.columns["climate"], stream.columns["scale"][:, None]
         found = {"value": answer["value"] * scale + climate}
         if "std" in answer:
@@ -247,7 +262,10 @@ class Cubes(Restorable):
         return write_maps(path, source, tokens, task)
 
     def maps(self, cubes: Array, shape: tuple[int, ...]) -> Array:
-        """Assemble cubes (N, P) of one sample to an array of this shape (L, T, H, W)."""
+        """Assemble cubes (N, P) of one sample to an array of the given shape.
+
+        shape   levels, times, rows, columns
+        """
         levels, *box = shape
         return self.cutting.assemble(cubes.reshape(levels, -1, self.size), tuple(box))[..., 0]
 
@@ -270,7 +288,7 @@ class Cubes(Restorable):
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Functions for `objective.mask`: forecast, between, inpaint, downscale, bias, last."""
+        """Functions for `objective.mask` by name; see the module `masks`."""
         return {**super().masks, **BY_SHARE}
 
     @property
@@ -289,7 +307,10 @@ class Cubes(Restorable):
         return {"value": value}
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Anomalies of random strength with noise of 0.1 standard deviations (AtmoRep), where `tokens` is True."""
+        """Anomalies of random strength with noise, where `tokens` (T,) is True.
+
+        The noise has 0.1 standard deviations of the anomalies (AtmoRep).
+        """
         columns, here = stream.columns, np.flatnonzero(tokens)
         value, climate = columns["value"].copy(), columns["climate"][here]
         lengths = stream.lengths * self.size
@@ -330,7 +351,7 @@ class Cubes(Restorable):
         draw_map(axes, maps[known[-1] if len(known) else -1], shade)
 
     def _sample_shape(self, stream: Stream) -> tuple[int, int, int, int]:
-        """Levels, time steps, rows and columns of the cubes of one sample, with their padding."""
+        """Levels, time steps, rows and columns of one sample, with padding."""
         duration, height, width = (int(count) * side for count, side in zip(stream.columns["grid"][0], self.cube))
         return self.shape[0], duration, height, width
 

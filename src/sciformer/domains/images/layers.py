@@ -98,18 +98,25 @@ def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
 
 
 class ResidualStem(nn.Module):
-    """Residual stem: a small ResNet over the whole image, as in the hybrid of arXiv 2010.11929.
+    """Residual stem: a small ResNet over the whole image.
 
         x <- W f(x) + b
 
-    f is a `ResNet2d` with a vector of width D for each patch, and with a block in each of its stages. Each stage after
-    the first has twice the width of the stage before. Unlike `Stem`, it has batch norms.
+    This is the hybrid of arXiv 2010.11929. f is a `ResNet2d` with one block in each stage; its
+    output is a vector for each patch. Each stage after the first has twice the width of the stage before. Unlike
+    `Stem`, it has batch norms.
     """
 
     masked = True
 
     def __init__(self, raster: tuple[int, int, int], places: tuple[int, int], dim: int, windows: bool = False) -> None:
-        """Make the stem; `windows` says that images may be cut, so that their patches need not fill the grid."""
+        """Make the stem.
+
+        raster    sides and number of channels of a patch
+        places    rows and columns of the grid
+        dim       width of the output
+        windows   whether images may be cut, so that their patches need not fill the grid
+        """
         super().__init__()
         self.full = 0 if windows else places[0] * places[1]
         depth = max(1, max(raster[:2]).bit_length() - 1)

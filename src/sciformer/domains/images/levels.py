@@ -1,4 +1,4 @@
-"""Values of the training pixels: type, range and levels, to which generated pixels are rounded."""
+"""Values of training pixels (type, range, levels), and rounding to these values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PixelLevels:
                 self.levels = None
 
     def to_json(self) -> dict[str, Any]:
-        """Findings as plain JSON; `levels` is null for more than `MAX_LEVELS` values."""
+        """Plain JSON; `levels` is null if there are more than `MAX_LEVELS` levels."""
         levels = None if self.levels is None else sorted(map(float, self.levels))
         return {"type": self.type, "low": self.low, "high": self.high, "levels": levels}
 
@@ -44,8 +44,8 @@ class PixelLevels:
 def round_to_levels(values: Array, known: Mapping[str, Any] | None) -> Array:
     """Round pixels to values that training pixels can have.
 
-    Values are clipped to the range of the training pixels. If these have few levels, the nearest level is taken; other
-    integers are rounded.
+    Values are clipped to the range of the training pixels. If the training pixels have few levels, the nearest level is
+    taken. Otherwise values of an integer type are rounded.
 
     known   result of `PixelLevels.to_json`; None leaves the values unchanged
     """

@@ -22,7 +22,7 @@ PIXELS_AT_ONCE = 1 << 22  # number of pixels summed at a time
 
 
 def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
-    """Learn the largest image shape, mean and deviation of each channel, and the values of the pixels."""
+    """Learn the largest shape, the channel moments and the pixel levels of images."""
     moments: ChannelMoments | None = None
     levels = PixelLevels()
     shapes: set[tuple[int, int]] = set()

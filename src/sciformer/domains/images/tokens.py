@@ -347,7 +347,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable, In
     # Generation
 
     def blank(self, count: int) -> Stream:
-        """Grey images of the training size: normalised patches of zeros with their positions."""
+        """Grey images of the training size: patches of zeros with their positions."""
         self._refuse_overlap("images cannot be generated from patches that overlap")
         refused = {"window": self.window is not None, "target": self.target == "patch", "scale": self.scale == "image"}
         for name, found in refused.items():
@@ -363,7 +363,10 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable, In
         return Stream({"patch": patches, "at": np.tile(at, (count, 1))}, np.full(count, len(at), np.int64))
 
     def invert(self, stream: Stream) -> Table:
-        """Images of normalised patches, with pixels rounded to values that training pixels can have."""
+        """Images from normalised patches.
+
+        Pixels are rounded to the values that training pixels can have.
+        """
         values = denormalise_patches(self, stream, stream.columns["patch"])
         made = self.image(values.reshape(len(stream), -1, self.pixels))
         return {"image": round_to_levels(made, self.state.get("pixels"))}

@@ -10,7 +10,11 @@ from .lattices import Floats, Spins, energy
 
 
 class TemperatureRow(NamedTuple):
-    """Mean energy and absolute magnetisation per spin at one temperature, generated and simulated."""
+    """Energy and magnetisation of generated and simulated lattices at a temperature.
+
+    energy         mean energy per spin
+    magnetisation  mean absolute magnetisation per spin
+    """
 
     temperature: float
     energy: float
@@ -22,10 +26,13 @@ class TemperatureRow(NamedTuple):
 def compare_lattices(
     generated: Spins, temperatures: Floats, simulated: Spins, at: Floats, boundary: str = "periodic"
 ) -> list[TemperatureRow]:
-    """Compare generated lattices (n, H, W) with simulated lattices (m, H, W) of the same temperatures.
+    """Compare generated with simulated lattices at the same temperatures.
 
+    generated      (n, height, width) spins
     temperatures   (n,) temperature of each generated lattice
+    simulated      (m, height, width) spins
     at             (m,) temperature of each simulated lattice
+    boundary       boundary condition of the energy
     """
     rows = []
     for heat in np.unique(temperatures):
@@ -37,10 +44,16 @@ def compare_lattices(
 
 
 def energy_error(rows: list[TemperatureRow]) -> float:
-    """Mean over temperatures of |e - e'|, for the energies per spin of generated and simulated lattices."""
+    """Error of the energy per spin: mean over temperatures of |e - e'|.
+
+    e and e' are the mean energies of generated and of simulated lattices.
+    """
     return float(np.mean([abs(row.energy - row.simulated_energy) for row in rows]))
 
 
 def magnetisation_error(rows: list[TemperatureRow]) -> float:
-    """Mean over temperatures of the difference of the mean absolute magnetisations per spin."""
+    """Error of the magnetisation per spin: mean over temperatures of |m - m'|.
+
+    m and m' are the mean absolute magnetisations of generated and of simulated lattices.
+    """
     return float(np.mean([abs(row.magnetisation - row.simulated_magnetisation) for row in rows]))

@@ -30,6 +30,9 @@ class TextReadout(VocabularyReadout):
     """Next-token distribution p(id) = softmax(W h + b), for vocabularies of any size."""
 
     def chunk_size(self, hidden: Tensor) -> int:
-        """On a GPU, the logits of a large vocabulary are computed in chunks to save memory."""
+        """Number of tokens whose logits are computed at a time; 0 means all tokens.
+
+        On a GPU, the logits of a large vocabulary are computed in chunks to save memory.
+        """
         large = hidden.is_cuda and hidden.shape[0] * self.linear.weight.shape[0] > LOGITS_AT_ONCE * 16384
         return LOGITS_AT_ONCE if large else 0

@@ -14,7 +14,7 @@ from .inputs import FEATURES, VALID_NAME, by_stream, exported_tokens, grid_shape
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OUTPUT_MEANINGS = {
     "probabilities": "class probabilities, in the order of `answers`; each row sums to 1",
-    "logits": "logits, in the order of `answers`; their softmax are the probabilities",
+    "logits": "logits, in the order of `answers`; their softmax gives the probabilities",
     "mean": "expected values, in the order of `answers`; value * `scale` + `shift` is in the units of the data",
     "std": "standard deviations of the mean; value * `scale` is in the units of the data",
     "quantiles": "quantiles of each value, in rising order; value * `scale` + `shift` is in the units of the data",
@@ -66,6 +66,7 @@ GRID_NOTE = "The input has all {rows} x {columns} tokens of an image, row by row
 def describe_graph(run: Run, made: Any, raw: Mapping[str, bytes], inner: Preprocessing | None = None) -> dict[str, Any]:
     """JSON description of a graph, and of its preprocessing graphs.
 
+    made    ONNX model
     raw     preprocessing graph of each stream
     inner   preprocessing that is a part of the graph, which then takes raw samples
     """

@@ -380,9 +380,12 @@ def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> tupl
 
 
 def check_raw(graphs: Sequence[bytes], run: Run, one: StreamInputs) -> float:
-    """Largest difference between the library and a sequence of graphs.
+    """Largest difference between the library and a chain of graphs.
 
-    The first graph takes raw samples. Raw samples of several sizes pass through all graphs.
+    The first graph takes raw samples; each further graph takes the outputs of the graph before. Raw samples of several
+    sizes are tried.
+
+    one   inputs of the only stream
     """
     import onnxruntime
 

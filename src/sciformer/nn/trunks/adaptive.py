@@ -1,4 +1,4 @@
-"""Transformer whose norms depend on a condition, as in diffusion transformers (arXiv 2212.09748)."""
+"""Transformer with adaptive norms, as in diffusion transformers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..watch import Watch, inner_watch
 
 
 class AdaptiveBlock(Block):
-    """Transformer block with adaptive norms that start at zero (adaLN-Zero).
+    """Transformer block with adaptive norms (adaLN-Zero, arXiv 2212.09748).
 
         (b_i, s_i, g_i) = W silu(c) + v                           three vectors of width D for each branch
         x <- x + g_1 attention((1 + s_1) norm(x) + b_1)
@@ -53,7 +53,12 @@ class AdaptiveBlock(Block):
         store: Store | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Output (B, N, D) of the block for tokens x (B, N, D), a memory (B, M, D) and conditions (B, D)."""
+        """Map tokens x (B, N, D) to (B, N, D).
+
+        sight, memory_sight  tokens that each token sees, in x and in the memory
+        memory               (B, M, D), or None without cross-attention
+        condition            (B, D)
+        """
         parts = self.modulation(F.silu(condition))[:, None].chunk(9 if self.cross is not None else 6, -1)
         shift, scale, gate = parts[:3]
         y = self.attention(
@@ -80,7 +85,10 @@ class AdaptiveBlock(Block):
 
 
 class AdaptiveTransformer(Encoder):
-    """Transformer of adaptive blocks; `forward` takes `condition` (B, D), for padded tokens."""
+    """Transformer of adaptive blocks, for padded tokens.
+
+    `forward` also takes the condition (B, D).
+    """
 
     block: ClassVar[type[Block]] = AdaptiveBlock
 
@@ -94,7 +102,11 @@ class AdaptiveTransformer(Encoder):
 class LevelEmbedding(nn.Module):
     """Embedding of a number t in [0, 1], such as a noise level.
 
-    f = [cos(w_i t), sin(w_i t)],  w_i from 1 to 1000,   y = W_2 silu(W_1 f + b_1) + b_2
+        f = [cos(w_i t), sin(w_i t)],   y = W_2 silu(W_1 f + b_1) + b_2
+
+    The frequencies w_i go from 1 to 1000, evenly spaced in the logarithm.
+
+    features   number of frequencies
     """
 
     frequencies: Tensor

@@ -1,1 +1,1 @@
-"""Reader of fields in NetCDF files and Zarr stores: axes, files, climatology, neighbourhoods."""
+"""Reader of fields in NetCDF files and Zarr stores."""

@@ -1,6 +1,8 @@
-"""Axes of a dataset by CF attributes, then by names: time, level, latitude, longitude, member.
+"""Axes of a dataset: time, level, latitude, longitude and member.
 
-    axes = find_axes(dataset, path)
+They are found by CF attributes first, then by names:
+
+    axes = find_axes(dataset, dims, path)
 
 Inside the library latitudes ascend from south to north. Longitudes ascend from west to east: from 0 on a grid around
 the globe, otherwise from the western edge of the region, which is between -180 and 180. Times are hours since
@@ -62,7 +64,7 @@ HOURS_PER_DAY = 24.0
 
 @dataclass(frozen=True)
 class Grid:
-    """Horizontal grid in the order of the library, and the order of a file.
+    """Horizontal grid: coordinates in ascending order, and their order in a file.
 
     latitude   (H,) ascending
     longitude  (W,) ascending
@@ -84,7 +86,7 @@ class Grid:
 
     @property
     def spacing(self) -> tuple[float, float]:
-        """Mean distance in degrees of neighbouring latitudes, and of neighbouring longitudes."""
+        """Mean distances of neighbouring latitudes and longitudes, in degrees."""
         return _spacing(self.latitude), _spacing(self.longitude)
 
     def same_points(self, other: Grid) -> bool:
@@ -101,7 +103,10 @@ def _spacing(axis: Array) -> float:
 
 
 def make_grid(latitude: Array, longitude: Array, path: Path) -> Grid:
-    """Grid of the coordinates of a file, in any order and with any convention of longitude."""
+    """Make a grid from the coordinates of a file.
+
+    The coordinates may have any order; longitudes may be from 0 to 360 or from -180 to 180.
+    """
     for name, axis in (("latitude", latitude), ("longitude", longitude)):
         if axis.ndim != 1:
             message = (
@@ -111,7 +116,8 @@ def make_grid(latitude: Array, longitude: Array, path: Path) -> Grid:
         if not np.isfinite(axis).all() or len(np.unique(axis)) < len(axis):
             raise UserError(f"`{name}` in {path} has missing or repeated values", file=path)
     if np.abs(latitude).max() > 90 + 1e-6:
-        raise UserError(f"latitudes in {path} go up to {np.abs(latitude).max():g} degrees", file=path)
+        largest = np.abs(latitude).max()
+        raise UserError(f"latitudes in {path} go up to {largest:g} degrees, but the limit is 90", file=path)
     east = np.mod(longitude, 360.0)
     east[np.isclose(east, 360.0, rtol=0, atol=1e-9)] = 0.0
     order = np.argsort(east, kind="stable")
@@ -136,8 +142,10 @@ def make_grid(latitude: Array, longitude: Array, path: Path) -> Grid:
 def find_axes(dataset: Any, dims: Sequence[str], path: Path) -> dict[str, str]:
     """Dimension of each axis of a field: {time: valid_time, latitude: lat, ...}.
 
-    Attributes of the coordinate variables are looked at first, then names. A dimension of length 1 without a meaning is
-    left out; a longer one is refused.
+    The axes are found by attributes of the coordinate variables first, then by names. A dimension with an unknown
+    meaning is left out if it has length 1, and refused if it is longer.
+
+    dims   dimensions of the field
     """
     found: dict[str, str] = {}
     for dim in dims:
@@ -157,7 +165,7 @@ def find_axes(dataset: Any, dims: Sequence[str], path: Path) -> dict[str, str]:
 
 
 def _role(dataset: Any, dim: str) -> str:
-    """Axis of a dimension: time, level, latitude, longitude or member; empty if unknown."""
+    """Axis of a dimension: time, level, latitude, longitude, member; "" if unknown."""
     attributes: Mapping[str, Any] = dataset[dim].attrs if dim in dataset.variables else {}
     units = str(attributes.get("units", "")).strip()
     if UNITS["time"].fullmatch(units):  # also the time of a forecast's start, if there is no other
@@ -190,7 +198,7 @@ def read_times(values: Array, attributes: Mapping[str, Any], path: Path) -> tupl
     units = str(attributes.get("units", ""))
     calendar = str(attributes.get("calendar", "standard")).lower()
     if not UNITS["time"].fullmatch(units):
-        message = f"the times in {path} have no unit such as 'hours since 1970-01-01', but {units!r}"
+        message = f"the times in {path} need a unit such as 'hours since 1970-01-01', but have {units!r}"
         raise UserError(message, hint="Set the attributes `units` and `calendar` of the time.", file=path)
     one_of(f"the calendar of the times in {path}", calendar, CALENDARS)
     calendar = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}.get(calendar, calendar)
@@ -207,7 +215,10 @@ def read_times(values: Array, attributes: Mapping[str, Any], path: Path) -> tupl
 
 
 def dates(hours: Array, calendar: str) -> Array:
-    """Year, fraction of the year in [0, 1) and fraction of the day in [0, 1) of times, as (..., 3)."""
+    """Year, fraction of the year and fraction of the day of times (...): (..., 3).
+
+    Both fractions are in [0, 1).
+    """
     cftime = require("cftime", "times of gridded files")
     flat, back = np.unique(np.asarray(hours, np.float64), return_inverse=True)
     found = np.empty((len(flat), 3))
@@ -229,9 +240,12 @@ def describe_time(hours: float, calendar: str) -> str:
 
 
 def parse_range(bounds: Sequence[str], calendar: str, key: str) -> tuple[float, float]:
-    """First hour and end (exclusive) of a range of dates; a date without an hour is the whole day, month included.
+    """First hour and end (exclusive) of a range of dates.
 
-    `[2019-03-19, 2019-03-21]` are three whole days.
+    A date without an hour is a whole day, a date without a day is a whole month: `[2019-03-19, 2019-03-21]` are three
+    whole days.
+
+    key   recipe key of the range, for errors
     """
     first, last = (parse_date(text, calendar, key) for text in bounds)
     if last[1] <= first[0]:
@@ -240,7 +254,7 @@ def parse_range(bounds: Sequence[str], calendar: str, key: str) -> tuple[float, 
 
 
 def parse_date(text: str, calendar: str, key: str) -> tuple[float, float]:
-    """Begin and end (exclusive) in hours of a month, day, hour or minute in words."""
+    """Begin and end (exclusive), in hours, of a written month, day, hour or minute."""
     cftime = require("cftime", "times of gridded files")
     match = DATE.fullmatch(str(text).strip())
     if match is None:

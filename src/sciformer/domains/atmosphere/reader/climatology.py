@@ -1,4 +1,4 @@
-"""Climatology of a field: mean for each place, hour of the day and day of the year.
+"""Climatology: mean of a field by place, hour of the day and day of the year.
 
     c(x, h, d) = a_0(x, h) + sum_k a_k(x, h) cos(2 pi k d) + b_k(x, h) sin(2 pi k d),   k = 1, 2
 
@@ -26,7 +26,7 @@ RIDGE = 1e-6  # relative to the number of values, for cells with few values
 
 
 def waves(part_of_year: Array, terms: int) -> Array:
-    """Functions (..., K) of the fraction of the year: 1, cos, sin, ... ."""
+    """K = `terms` functions (..., K) of the fraction of the year: 1, cos, sin, ..."""
     turns = 2 * np.pi * np.asarray(part_of_year)[..., None] * np.arange(1, (terms - 1) // 2 + 1)
     ones = np.ones((*np.shape(part_of_year), 1))
     return np.concatenate([ones, np.stack([np.cos(turns), np.sin(turns)], -1).reshape(*turns.shape[:-1], -1)], -1)
@@ -35,8 +35,9 @@ def waves(part_of_year: Array, terms: int) -> Array:
 class Climatology:
     """Climatology and standard deviation of the anomalies of a field, on a grid.
 
-    coefficients  (hours of the day, K, L, rows, columns) in blocks of cells
-    deviation     (L,) standard deviation of the anomalies x - c
+    coefficients         (hours of the day, functions, levels, rows, columns) of the blocks of cells; see `waves`
+    deviation            (levels,) standard deviation of the anomalies x - c
+    latitude, longitude  (rows,) and (columns,) centres of the blocks
     """
 
     def __init__(self, coefficients: Array, deviation: Array, latitude: Array, longitude: Array) -> None:
@@ -44,7 +45,11 @@ class Climatology:
         self.latitude, self.longitude = latitude, longitude  # centres of the blocks
 
     def at(self, date: Array, latitude: Array, longitude: Array) -> Array:
-        """Climatology (L, T, H, W) at dates (T, 3), latitudes (H,) and longitudes (W,), of the nearest block."""
+        """Climatology (levels, times, rows, columns), from the nearest blocks.
+
+        date                 (times, 3); see `dates`
+        latitude, longitude  (rows,) and (columns,) in degrees
+        """
         rows = np.abs(self.latitude[:, None] - latitude).argmin(0)
         apart = np.abs(np.mod(self.longitude[:, None] - longitude + 180.0, 360.0) - 180.0)
         chosen = self.coefficients[..., rows, :][..., apart.argmin(0)]
@@ -53,7 +58,7 @@ class Climatology:
         return np.stack([np.tensordot(wave, chosen[hour], 1) for hour, wave in zip(bins, functions)], 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; the arrays are base64 of little-endian float32."""
+        """Plain JSON; the coefficients are base64 of little-endian float32."""
         return {
             "shape": list(self.coefficients.shape),
             "coefficients": base64.b64encode(self.coefficients.astype("<f4").tobytes()).decode(),
@@ -71,7 +76,10 @@ class Climatology:
 
 
 def hour_bins(date: Array, hours: int) -> Array:
-    """Bin (T,) of the hour of the day of dates (T, 3)."""
+    """Bin (times,) of the hour of the day, for dates (times, 3).
+
+    hours   number of bins of a day
+    """
     return np.floor(date[:, 2] * hours + 1e-6).astype(np.int64) % hours
 
 
@@ -100,7 +108,10 @@ class ClimatologyFit:
         self.squares, self.count = np.zeros(levels), np.zeros(levels)
 
     def add(self, values: Array, date: Array) -> None:
-        """Add values (L, T, H, W), NaN where missing, at dates (T, 3)."""
+        """Add values (levels, times, rows, columns) at dates (times, 3).
+
+        Missing values are NaN.
+        """
         known = np.isfinite(values)
         sums = self._in_blocks(np.where(known, values, 0.0))
         counts = self._in_blocks(known.astype(np.float64))
@@ -110,14 +121,18 @@ class ClimatologyFit:
             self.matrix[hour] += (wave[:, None] * wave)[..., None, None, None] * counts[:, place]
 
     def _in_blocks(self, values: Array) -> Array:
-        """Sums (L, T, rows, columns) over the cells of each block."""
+        """Sums (levels, times, rows, columns) over the cells of each block."""
         if self.block == 1:
             return values
         starts = [np.arange(0, len(of), self.block) for of in (self.rows, self.columns)]
         return np.add.reduceat(np.add.reduceat(values, starts[0], axis=2), starts[1], axis=3)
 
     def solve(self) -> Array:
-        """Coefficients; a cell without values at an hour has the mean over the other hours, then over all cells."""
+        """Coefficients of the fit.
+
+        A cell without values at an hour of the day has the mean over the other hours. A cell without any value has the
+        mean over all cells.
+        """
         count = self.matrix[:, 0, 0]
         damp = RIDGE * np.maximum(count, 1.0)
         matrix = np.moveaxis(self.matrix, (1, 2), (-2, -1)) + damp[..., None, None] * np.eye(self.terms)
@@ -131,7 +146,10 @@ class ClimatologyFit:
         return self.found
 
     def add_anomalies(self, values: Array, date: Array) -> None:
-        """Add the squares of the anomalies of values (L, T, H, W), after `solve`."""
+        """Add the squared anomalies of values (levels, times, rows, columns).
+
+        `solve` must be called before.
+        """
         anomaly = values - self._climatology(np.ones(len(self.squares))).at(date, *self._points)
         known = np.isfinite(anomaly)
         self.squares += np.where(known, anomaly, 0.0).astype(np.float64).__pow__(2).sum((1, 2, 3))

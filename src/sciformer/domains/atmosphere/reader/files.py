@@ -33,10 +33,12 @@ MIN_AXES = 3  # time, latitude, longitude
 class FieldPart:
     """Field in one file.
 
+    name     name of the variable
     dims     dimension of the file for each axis
     hours    (n,) times in the order of the file, in hours since 1970-01-01
     levels   (L,) levels; NaN for a field without levels
     members  number of members
+    about    the attributes `long_name` and `standard_name`
     """
 
     path: Path
@@ -51,7 +53,7 @@ class FieldPart:
     about: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def read(self, times: Array, rows: Array, columns: Array, levels: Array, member: int = 0) -> Array:
-        """Values (L, T, H, W) at these indices of the file, NaN where missing."""
+        """Values (levels, times, rows, columns) at indices of the file; NaN if missing."""
         with reading(self.path, "NetCDF or Zarr"):
             variable = opened(self.path)[self.name]
             indices = {"time": times, "latitude": rows, "longitude": columns}
@@ -69,7 +71,12 @@ class FieldPart:
 
 
 def _read(variable: Any, indices: dict[str, Array], order: Sequence[str]) -> Array:
-    """Read a variable at indices of its dimensions, run by run; other dimensions have length 1."""
+    """Read a variable at indices of its dimensions, run by run.
+
+    Dimensions without indices have length 1.
+
+    order   dimensions of the result
+    """
     shape = tuple(len(indices[dim]) for dim in order)
     made = np.empty(shape, np.float32)
     rest = {dim: 0 for dim in variable.dims if dim not in indices}
@@ -88,7 +95,11 @@ def _read(variable: Any, indices: dict[str, Array], order: Sequence[str]) -> Arr
 
 
 def runs(index: Array) -> Iterator[tuple[int, int, int, int, bool]]:
-    """Divide indices into runs of neighbours: place from, place to, index from, index to, whether they descend."""
+    """Divide indices into runs of neighbours.
+
+    Yield begin and end of each run in `index`, its smallest index, its largest index + 1, and whether its indices
+    descend.
+    """
     if not len(index):
         return
     steps = np.diff(index)
@@ -128,7 +139,7 @@ def opened(path: Path) -> Any:
 
 
 def release(paths: Sequence[Path] = ()) -> None:
-    """Close the files that are open (default: all)."""
+    """Close open files (default: all open files)."""
     for key in [key for key in _OPENED if not paths or key[1] in paths]:
         _, dataset = _OPENED.pop(key)
         if key[0] == os.getpid():
@@ -161,7 +172,10 @@ def find_stores(names: Sequence[str | Path]) -> list[Path]:
 
 
 def fingerprints(paths: Sequence[Path]) -> dict[str, str]:
-    """Fingerprint of each file; of a Zarr store, from its metadata and the names and sizes of its chunks."""
+    """Fingerprint of each file or Zarr store.
+
+    The fingerprint of a store is computed from its metadata, and from the names and sizes of its chunks.
+    """
     return {str(path): _store_fingerprint(path) if is_store(path) else fingerprint(path) for path in paths}
 
 
@@ -210,7 +224,7 @@ class Field:
     """Field over all files, on one time axis.
 
     levels   (L,) levels in the order of the library: ascending in hPa, that is from the top
-    where    (T, 2) file and index in it for each time of the axis, -1 where no file has the time
+    where    (T, 2) for each time of the axis: number of the file, and index in this file; -1 if no file has the time
     """
 
     name: str
@@ -225,7 +239,7 @@ class Field:
         return self.parts[0].members
 
     def read(self, times: Array, rows: Array, columns: Array, member: int = 0) -> Array:
-        """Values (L, T, H, W) at indices of the time axis and of the grid, NaN where missing."""
+        """Values (levels, times, rows, columns) at these indices; NaN if missing."""
         made = np.full((len(self.levels), len(times), len(rows), len(columns)), np.nan, np.float32)
         file, index = self.where[times].T
         for number in np.unique(file[file >= 0]):
@@ -239,7 +253,7 @@ class Field:
 
 
 class MapField(Protocol):
-    """Field on a time axis: levels, unit, members, and values that are read when they are wanted."""
+    """Field on a time axis, with values read on demand."""
 
     @property
     def levels(self) -> Array:
@@ -254,11 +268,14 @@ class MapField(Protocol):
         """Number of members."""
 
     def read(self, times: Array, rows: Array, columns: Array, member: int = 0) -> Array:
-        """Values (L, T, H, W) at indices of the time axis and of the grid, NaN where missing."""
+        """Values (levels, times, rows, columns) at these indices; NaN if missing."""
 
 
 class Maps(Protocol):
-    """Fields on one grid and one time axis, in files (`Catalog`) or in memory (`MapsInMemory`)."""
+    """Fields on one grid and one time axis, in files or in memory.
+
+    See `Catalog` for files, and `MapsInMemory`.
+    """
 
     grid: Grid
     hours: Array
@@ -276,7 +293,12 @@ class Maps(Protocol):
 
 @dataclass
 class FieldInMemory:
-    """Field in memory: values (M, L, T, H, W), NaN where missing."""
+    """Field in memory.
+
+    values   (members, levels, times, rows, columns), NaN if missing
+    levels   (levels,); NaN for a field without levels
+    units    unit of the values; may be empty
+    """
 
     values: Array
     levels: Array
@@ -308,7 +330,7 @@ class MapsInMemory:
 class Catalog:
     """Fields of several files on one grid and one time axis.
 
-    names   names of the fields (default: all that have time, latitude and longitude)
+    names   names of the fields (default: all fields with time, latitude and longitude)
     levels  levels to keep, in the unit of the library (default: all)
 
     Times that no file has are missing steps, if all distances of times are multiples of the smallest distance.
@@ -355,9 +377,8 @@ class Catalog:
         first = parts[0]
         for part in parts:
             if part.units != first.units:
-                message = (
-                    f"`{name}` is in {part.units or 'no unit'} in {part.path}, but in {first.units} in {first.path}"
-                )
+                units = f"{part.units or 'empty'} in {part.path}, but {first.units or 'empty'} in {first.path}"
+                message = f"the unit of `{name}` is {units}"
                 raise UserError(message, hint="Convert the files to one unit.", file=part.path)
         common = sorted(set.intersection(*({*part.levels.tolist()} for part in parts))) if self._layered(parts) else []
         if common and levels:

@@ -43,10 +43,11 @@ class Boxes:
     """Rule for the places of neighbourhoods.
 
     segments  (start, stop) of runs of the time axis
-    size      (T, H, W) of a neighbourhood
+    size      time steps, rows and columns of a neighbourhood
     stride    distance of neighbourhoods along time, rows and columns
     grid      rows and columns of the map
     periodic  whether a neighbourhood may cross the end of the columns
+    members   number of members
     random    whether rows and columns are shifted by a random part of the stride (training); otherwise the fewest
               neighbourhoods cover the map
     """
@@ -70,7 +71,7 @@ class Boxes:
 
     @cached_property
     def windows(self) -> Windows:
-        """Rule for rows and columns."""
+        """Windows that place neighbourhoods along rows and columns."""
         return Windows(self.size[1:], self.stride[1:], "full" if self.random else "even")
 
     @cached_property
@@ -102,7 +103,12 @@ class Boxes:
         return Box(member, time, row, column % self.grid[1])
 
     def pieces(self, sample_bytes: int) -> list[range]:
-        """Divide all numbers into pieces of about `MAX_PIECE_BYTES`; a piece has one member and one segment."""
+        """Divide the numbers of all neighbourhoods into pieces of one member and segment.
+
+        A piece has about `MAX_PIECE_BYTES`.
+
+        sample_bytes   bytes of the values of a neighbourhood
+        """
         most = max(1, MAX_PIECE_BYTES // sample_bytes)
         made = []
         for member in range(self.members):
@@ -122,8 +128,11 @@ class Boxes:
 class Neighbourhoods:
     """Source of the neighbourhoods of fields, read piece by piece.
 
+    catalog       the fields
+    boxes         places of the neighbourhoods
     names         names of the columns -> names of the fields in the files
     climatology   climatology of each field
+    notes         notes on the data
     """
 
     def __init__(
@@ -142,7 +151,7 @@ class Neighbourhoods:
         self.sizes = [len(numbers) for numbers in self.numbers]
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Numbers of all neighbourhoods; None for other columns."""
+        """Numbers of all neighbourhoods, if `name` is the column `neighbourhood`."""
         return np.concatenate([np.asarray(some) for some in self.numbers]) if name == NUMBER and not lists else None
 
     def load(self, piece: int) -> Table:
@@ -151,7 +160,7 @@ class Neighbourhoods:
         return self.read([self.boxes.box(number) for number in numbers], np.asarray(numbers, np.int64))
 
     def read(self, boxes: Sequence[Box], numbers: Array) -> Table:
-        """Table of neighbourhoods.
+        """Table of n neighbourhoods of L levels, T times, H rows and W columns.
 
         Columns: `hours` (n, T), `date` (n, T, 3), `latitude` (n, H), `longitude` (n, W), `neighbourhood`, `start`,
         `member` (n,), and for each field its values (n, L, T, H, W), NaN where missing, its climatology of the same

@@ -26,7 +26,7 @@ SPACING_TOLERANCE = 0.01
 
 
 class FieldOptions(Data):
-    """Keys that divide fields into parts and neighbourhoods."""
+    """Keys for the parts and neighbourhoods of fields."""
 
     reading_keys: ClassVar[tuple[str, ...]] = ("stride",)
 
@@ -43,8 +43,8 @@ class FieldOptions(Data):
     """Size of a sample: time steps, rows and columns; null is the whole map (default: 24 steps of the whole map)."""
     stride: tuple[Size, Size, Size] | None = None
     """Distance between neighbourhoods: time steps, rows and columns (default: 1 step, and half a neighbourhood along
-    rows and columns). In training, rows and columns are shifted by a random part of it. In evaluation, the fewest
-    neighbourhoods cover the map, and only the distance in time is used."""
+    rows and columns). In training, rows and columns are shifted by a random part of this distance. In evaluation, only
+    the distance in time is used, and the map is covered by as few neighbourhoods as possible."""
     statistics_steps: int = Field(default=20_000, ge=1)
     """Largest number of training time steps that are read for the climatology and the standard deviations, evenly
     spaced (default: 20,000)."""
@@ -54,7 +54,11 @@ class FieldOptions(Data):
     ) -> Splits:
         """Learn the climatology of the training part, and divide the time axis.
 
-        names  names of the columns -> names of the fields
+        catalog      the fields
+        names        names of the columns -> names of the fields
+        fingerprint  fingerprints of the files
+        notes        notes on the data
+        log          function for messages, or None
         """
         size = self._size(catalog)
         masks = self._divide(catalog)
@@ -167,7 +171,7 @@ class FieldOptions(Data):
 
 
 class FieldFiles(FieldOptions):
-    """Fields on a grid of time, latitude and longitude, from NetCDF files or Zarr stores.
+    """Fields on a grid of time, latitude and longitude: NetCDF files, Zarr stores.
 
     A sample is a neighbourhood: a box of time steps, rows and columns of the map. Its place is a pure function of its
     number. Each part is a range of time, and no neighbourhood crosses the border of a part.
@@ -190,7 +194,7 @@ class FieldFiles(FieldOptions):
         return {"files": []}
 
     def open(self, log: Any = None) -> Splits:
-        """Open the files, learn the climatology of the training part, and divide the time axis."""
+        """Open the files, learn the climatology, and divide the time axis."""
         paths = find_stores(self.files)
         if log is not None and len(paths) > 1:
             log(f"scanning {len(paths):,} gridded files")
@@ -200,7 +204,10 @@ class FieldFiles(FieldOptions):
         return self.open_maps(catalog, names, fingerprints(paths), _describe(catalog), log)
 
     def read(self, files: Sequence[str | Path]) -> Neighbourhoods:
-        """Neighbourhoods of other files, which cover the whole map and all times; climatology as in training."""
+        """Neighbourhoods of other files, with the climatology of the training data.
+
+        They cover the whole map and all times.
+        """
         names, learned = self._names(), self.state.get("learned", {})
         catalog = Catalog(find_stores(files), list(names.values()), self.levels)
         names = names or {name: name for name in catalog.names}
@@ -211,7 +218,10 @@ class FieldFiles(FieldOptions):
         return Neighbourhoods(catalog, boxes, names, climate, _describe(catalog))
 
     def check_same_form(self, catalog: Catalog, names: Mapping[str, str], learned: Mapping[str, Any]) -> None:
-        """Refuse files whose units, levels, time step or grid spacing differ from the training files."""
+        """Refuse files that differ from the training files.
+
+        Units, levels, time step and grid spacing must be equal.
+        """
         path = catalog.paths[0]
         if not learned:
             raise UserError(
@@ -245,7 +255,7 @@ class FieldFiles(FieldOptions):
 
 
 def _name(maps: Maps) -> str:
-    """Name of the only file, for messages."""
+    """Name of the data for messages: the only file, or `the data`."""
     return str(maps.paths[0]) if isinstance(maps, Catalog) and len(maps.paths) == 1 else "the data"
 
 

@@ -1,1 +1,1 @@
-"""Simulated fields: temperature carried by winds on a rotating sphere, with a daily cycle."""
+"""Simulated temperature and winds on a rotating sphere, with a daily cycle."""

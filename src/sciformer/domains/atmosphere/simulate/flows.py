@@ -27,10 +27,10 @@ VERSION = 1
 
 
 class Flows(FieldOptions, Simulation):
-    """Simulated temperature and wind on a sphere: advection, diffusion, and a daily cycle.
+    """Simulated temperature and wind on a sphere, with a daily cycle.
 
-    Fields are `temperature`, `eastward_wind` and `northward_wind`, hour by hour from 2020-01-01. The grid goes around
-    the globe.
+    The wind carries the temperature (advection), and the temperature diffuses. The fields are `temperature`,
+    `eastward_wind` and `northward_wind`, hour by hour from 2020-01-01. The grid goes around the globe.
     """
 
     noun: ClassVar[str] = "hours"
@@ -44,7 +44,7 @@ class Flows(FieldOptions, Simulation):
     columns: int = Field(default=64, ge=4, le=2048)
     """Number of longitudes, an even number (default: 64)."""
     wind: float = Field(default=1.0, ge=0, le=10)
-    """Factor of the wind; 0 leaves the daily cycle alone (default: 1)."""
+    """Factor of the wind speed; 0 means no wind (default: 1)."""
     diffusion: float = Field(default=0.02, ge=0, le=0.25)
     """Share of the temperature of a cell that each neighbour gets in an hour (default: 0.02)."""
 
@@ -57,7 +57,10 @@ class Flows(FieldOptions, Simulation):
         return f"flows, version {VERSION}: " + ", ".join(f"{name} {value}" for name, value in own.items())
 
     def make(self) -> dict[str, Array]:
-        """Maps (hours, rows, columns) by name of the field, with `hours`, `latitude` and `longitude`."""
+        """Maps (hours, rows, columns) by name of the field, and their coordinates.
+
+        The coordinates are `hours`, `latitude` and `longitude`.
+        """
         self.check()
         return _maps(self.number, self.rows, self.columns, self.seed, self.wind, self.diffusion)
 

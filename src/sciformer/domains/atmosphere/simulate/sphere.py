@@ -1,14 +1,16 @@
 """Advection and diffusion of a temperature on a sphere, with a daily cycle.
 
-    dT/dt + v . grad T = k lap T - (T - T_0(latitude)) / tau + heating(place, hour)
+    dT/dt + (u, v) . grad T = k lap T - (T - T_0(latitude)) / tau + heating(place, hour)
 
-The wind v has no divergence: it follows from a stream function of jets and moving waves,
+k is the diffusion constant, T_0 the temperature without wind and heating, and tau the relaxation time. The wind (u, v)
+to the east and to the north has no divergence: it follows from a stream function psi of jets and moving waves,
 
-    u = -1/a dpsi/dlatitude,   v = 1 / (a cos latitude) dpsi/dlongitude.
+    u = -1/a dpsi/dlatitude,   v = 1 / (a cos latitude) dpsi/dlongitude,
 
-The amplitudes of the waves are random processes in time. Advection is semi-Lagrangian: the new temperature of a cell is
-the old one at the place from which the wind came. The sun heats the place below it, which moves to the west; a random
-map of land and sea makes the daily cycle stronger or weaker.
+where a is the radius of the sphere. The amplitudes of the waves are random processes in time. Advection is
+semi-Lagrangian: the new temperature of a cell is the old temperature at the place from which the wind came. The sun
+heats the place below it, which moves to the west. A random map of land and sea makes the daily cycle stronger or
+weaker.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ WAVES = ((2, 1), (3, 2), (4, 1), (5, 2), (6, 3), (7, 2))  # zonal and meridional
 
 @dataclass(frozen=True)
 class Sphere:
-    """Grid of a sphere with cell centres at latitudes (H,) and longitudes (W,), in degrees."""
+    """Grid of H x W cells on a sphere.
+
+    latitude    (H,) centres of the cells in degrees
+    longitude   (W,) centres of the cells in degrees
+    """
 
     latitude: Array
     longitude: Array
@@ -43,7 +49,10 @@ class Sphere:
         return cls(-90 + (np.arange(rows) + 0.5) * 180 / rows, np.arange(columns) * 360 / columns)
 
     def interpolate(self, values: Array, latitude: Array, longitude: Array) -> Array:
-        """Values (..., H, W) at places (H, W) in degrees, linear between cells; across a pole to the other side."""
+        """Interpolate values (..., H, W) linearly to places (H, W) in degrees.
+
+        Beyond a pole, the values on the other side of the pole are used.
+        """
         beyond = np.abs(latitude) > 90
         latitude = np.where(beyond, np.sign(latitude) * 180 - latitude, latitude)
         longitude = np.where(beyond, longitude + 180, longitude)
@@ -70,9 +79,12 @@ class Sphere:
 
 
 class Flow:
-    """Temperature and wind on a sphere, hour by hour; the same arguments give the same maps.
+    """Temperature and wind on a sphere, hour by hour.
+
+    The same arguments give the same maps.
 
     rows, columns   size of the grid
+    seed            seed of the random numbers
     wind            factor of the wind (0: no wind)
     diffusion       strength of `Sphere.smooth` in an hour
     """
@@ -107,7 +119,10 @@ class Flow:
         return np.asarray(self.wind * psi)
 
     def winds(self) -> tuple[Array, Array]:
-        """Wind to the east and to the north (H, W) in m/s, from differences of the stream function."""
+        """Wind to the east and to the north, each (H, W) in m/s.
+
+        The wind is computed from differences of the stream function.
+        """
         half = np.deg2rad(90 / len(self.sphere.latitude))
         u = -(self.stream_function(self.north + half) - self.stream_function(self.north - half)) / (2 * half * RADIUS)
         psi = self.stream_function(self.north)
@@ -135,7 +150,10 @@ class Flow:
         self.hour += 1
 
     def run(self, hours: int) -> dict[str, Array]:
-        """Maps of the next hours: `temperature` in K, `eastward_wind` and `northward_wind` in m/s, (hours, H, W)."""
+        """Maps (hours, H, W) of the next hours, by name of the field.
+
+        `temperature` is in K, `eastward_wind` and `northward_wind` are in m/s.
+        """
         found: dict[str, list[Array]] = {"temperature": [], "eastward_wind": [], "northward_wind": []}
         for _ in range(hours):
             for name, one in zip(found, (self.temperature, *self.winds())):

@@ -21,13 +21,16 @@ PICTURES_AT_ONCE = 64
 
 
 def pack(path: str) -> dict[str, Any]:
-    """Recipe, statistics and weights of a run as plain JSON, so that the new run needs no other run."""
+    """Recipe, statistics and weights of a run, as plain JSON.
+
+    With this copy, a run that uses the codes does not need the run of the autoencoder.
+    """
     from ....run import Run
 
     run = Run(path)
     if not hasattr(run.model, "decode_codes"):
         message = f"the run {path} is no vector-quantised autoencoder, but `model.kind: {run.recipe.model.kind}`"
-        raise UserError(message, hint="Train one: sciformer train images/vq", key="tokens.autoencoder")
+        raise UserError(message, hint="Train an autoencoder first: sciformer train images/vq", key="tokens.autoencoder")
     weights = {name: weight.detach().cpu().contiguous() for name, weight in run.model.state_dict().items()}
     recipe = {section: run.recipe.to_dict()[section] for section in ("tokens", "model", "objective")}
     return {
@@ -87,7 +90,7 @@ class Autoencoder:
 
 
 def unpack(state: Mapping[str, Any]) -> Autoencoder:
-    """Autoencoder of a state made by `pack`; recent results are kept."""
+    """Autoencoder from a state made by `pack`; recent autoencoders are cached."""
     return _unpack(json.dumps([state["recipe"], state["statistics"]]), state["weights"])
 
 

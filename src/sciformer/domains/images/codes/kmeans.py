@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1 << 14  # patches whose distances are computed at a time
 
 
 def distinct_rows(patches: Array, known: Array | None = None) -> Array:
-    """Distinct rows of patches (n, pixels), together with the rows `known` from earlier calls."""
+    """Distinct rows of patches (n, pixels), and of the rows `known` so far."""
     rows = np.ascontiguousarray(patches if known is None else np.concatenate([known, patches]))
     code = np.zeros(len(rows), np.uint64)
     for column in _as_words(rows).T:  # equal hashes of different rows do no harm: a patch is missing
@@ -44,7 +44,10 @@ def thin_rows(rows: Array, most: int = MAX_PATCHES) -> Array:
 
 
 def cluster_patches(patches: Array, codes: int) -> Array:
-    """Codebook (K, pixels) of distinct patches (n, pixels), with K = min(codes, n) codewords."""
+    """Learn a codebook (K, pixels) from distinct patches (n, pixels).
+
+    It has K = min(codes, n) codewords.
+    """
     rows = torch.from_numpy(np.asarray(patches, np.float32))
     if len(rows) <= codes:
         return rows.numpy()
@@ -62,7 +65,7 @@ def cluster_patches(patches: Array, codes: int) -> Array:
 
 
 def nearest_codes(rows: Tensor, book: Tensor) -> Tensor:
-    """Index (n,) of the nearest codeword of each row (n, C): argmin_k |x - e_k|^2."""
+    """Index (n,) of the nearest codeword in `book` (K, pixels) for each row."""
     half = book.square().sum(1) / 2
     parts = [torch.addmm(half, part, book.T, alpha=-1).argmin(1) for part in rows.split(ROWS_AT_ONCE)]
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.long)

@@ -44,8 +44,8 @@ class Codes(Maskable, Invertible):
     patch: int = Field(default=4, ge=1)
     """Side of a patch in pixels; the sides of a picture must be multiples of it (default: 4)."""
     codes: int = Field(default=512, ge=2, le=1 << 16)
-    """Largest number of codewords of the codebook (default: 512). Fewer are learned from pictures with fewer distinct
-    patches."""
+    """Largest number of codewords of the codebook (default: 512). With fewer distinct patches,
+    fewer codewords are learned."""
     autoencoder: str = ""
     """Run of a vector-quantised autoencoder, which replaces `patch` and `codes` (default: none, k-means on patches)."""
     tie: bool = False
@@ -117,7 +117,8 @@ class Codes(Maskable, Invertible):
         if height % side or width % side:
             key = "tokens.autoencoder" if self.autoencoder else "tokens.patch"
             message = f"pictures of {height} x {width} pixels cannot be divided into patches of {side} x {side}"
-            raise UserError(message, hint=f"Choose {key} with a side that divides both, or resize.", key=key)
+            hint = f"Choose {key} with a side that divides height and width, or resize the pictures with data.size."
+            raise UserError(message, hint=hint, key=key)
         return height // side, width // side
 
     @property
@@ -144,7 +145,7 @@ class Codes(Maskable, Invertible):
         return PatchGrid((self.patch,) * 2, (self.patch,) * 2).cut(images, 0)
 
     def tokenize(self, table: Table) -> Stream:
-        """Make the column `ids` (T,): the begin token, then the codes of a picture row by row."""
+        """Make the column `ids` (T,): the begin token, then the codes row by row."""
         images = self._images(table, self.shape)
         count = self.grid[0] * self.grid[1]
         if self.autoencoder:
@@ -170,7 +171,10 @@ class Codes(Maskable, Invertible):
         return np.arange(self.size) != BEGIN
 
     def invert(self, stream: Stream) -> Table:
-        """Pictures of sequences of codes; codes that are still missing stand for the mean of the codebook."""
+        """Pictures from sequences of codes.
+
+        Missing codes are replaced by the mean of the codebook.
+        """
         _rows, _columns = self.grid
         ids = np.full((len(stream), self.grid_shape), BEGIN, np.int64)
         ids[stream.sample, stream.position] = stream.columns["ids"]
@@ -203,7 +207,7 @@ class Codes(Maskable, Invertible):
         return ["begin" if id == BEGIN else str(id - 1) for id in stream.columns["ids"]]
 
     def distance(self, stream: Stream) -> Array:
-        """Distances between the patches in pixels; the begin token stands at the first patch."""
+        """Distances between patches in pixels; the begin token is at the first patch."""
         place = np.maximum(0, stream.position - 1)
         at = np.stack(np.divmod(place, self.grid[1]), 1) * float(self.side)
         return np.asarray(np.sqrt(((at[:, None] - at[None]) ** 2).sum(-1)))
@@ -213,7 +217,10 @@ class Codes(Maskable, Invertible):
         return "pixels"
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """Draw the picture of the codes, with patches shaded by weight; missing codes are left empty."""
+        """Draw the picture of the codes, with patches shaded by weight.
+
+        Patches of missing codes are empty.
+        """
         stream, (rows, columns), side = sample.stream, self.grid, self.side
         picture = np.asarray(self.invert(stream)["image"], np.float64)[0]
         there = np.zeros(rows * columns, bool)

@@ -54,7 +54,10 @@ def judge(picture: Array, caption: str) -> Judgement:
 
 
 def find_mistake(caption: Caption, things: Sequence[Thing], side: int) -> str:
-    """Mistake of things with regard to a caption; "" if there is none."""
+    """Mistake of the things in a picture, compared with a caption; "" if none.
+
+    side   side of the picture in pixels
+    """
     wanted, found = wanted_kinds(caption), [thing.kind for thing in things]
     if len(found) != len(wanted):
         return "missing" if len(found) < len(wanted) else "extra"
@@ -70,7 +73,10 @@ def shares(pictures: Array, captions: Sequence[str]) -> dict[str, float]:
 
 
 def shares_of(judgements: Sequence[Judgement]) -> dict[str, float]:
-    """Share of right pictures and of each mistake, and of wrong counts (missing or extra things)."""
+    """Share of right pictures, of each mistake, and of wrong counts.
+
+    The share of wrong counts is the sum of the shares of missing and of extra things.
+    """
     count = Counter(one.mistake for one in judgements)
     total = max(1, len(judgements))
     found = {"right": count[""] / total} | {name: count[name] / total for name in MISTAKES}
@@ -80,7 +86,8 @@ def shares_of(judgements: Sequence[Judgement]) -> dict[str, float]:
 def confusion(captions: Sequence[str], judgements: Sequence[Judgement], attribute: str) -> Array:
     """Confusion table (wanted, found) of an attribute: shape, colour or size.
 
-    Pictures with another number of things are left out. Things are matched in pairs with the most equal attributes.
+    Pictures with a wrong number of things are left out. Each wanted thing is paired with a found thing; pairs with the
+    most equal attributes are made first.
     """
     names, place = ATTRIBUTES[attribute], list(ATTRIBUTES).index(attribute)
     table = np.zeros((len(names), len(names)), np.int64)
