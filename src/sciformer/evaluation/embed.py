@@ -76,7 +76,9 @@ def embed(
         raise UserError(message, key="model.kind")
     watch = run.assembly.compare(accept_drift)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
-    dataset = Dataset(run.source(what, aligned=True), tokens, windows=windows, watch=watch)
+    dataset = Dataset(
+        run.source(what, aligned=True), tokens, windows=windows, watch=watch, double=run.recipe.train.double
+    )
     pooling = _pooling(model, "model" if pool == "projection" else pool, name)
     project = _projection(run.assembly.objective, model, name) if pool == "projection" else nn.Identity()
     found, lengths = list[Array](), [np.zeros(0, np.int64)]

@@ -57,6 +57,19 @@ class Carried(NamedTuple):
     divided: bool = False
 
 
+class Fisher(NamedTuple):
+    """Fisher matrix F = R^T R of a batch, for natural gradients.
+
+    inputs    padded inputs of the model with B samples
+    outputs   function (model, inputs) -> outputs (B, K) with gradients; each depends on its own sample only
+    rows      function (outputs (B, K), derivatives (B, K, P)) -> R (n, P), for P weights
+    """
+
+    inputs: ModelInputs
+    outputs: Callable[[Any, ModelInputs], Tensor]
+    rows: Callable[[Tensor, Tensor], Tensor]
+
+
 class Objective(Section):
     """Section `objective:` of a recipe.
 
@@ -207,6 +220,18 @@ class Objective(Section):
         loss over all ranks. The batch is in one piece; `inputs.carried` has the values returned by `step`.
         """
         return gradients
+
+    def fisher(self, model: Any, inputs: ModelInputs) -> Fisher:
+        """Fisher matrix of a training batch, for `train.optimizer: natural` (default: refused).
+
+        `inputs.carried` has the values returned by `step`.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_fisher(self) -> bool:
+        """Whether the objective defines a Fisher matrix."""
+        return type(self).fisher is not Objective.fisher
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
         """Refuse an unsuitable validation or test part, before training starts."""
