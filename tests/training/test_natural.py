@@ -6,7 +6,7 @@ import torch
 
 from sciformer.training.natural import fisher_rows, natural_gradient, solve
 from tests.errors import refuses
-from tests.training.tiny import assert_same, engine, go, image_recipe, in_ranks, left, text_recipe
+from tests.training.tiny import assert_same, engine, go, image_recipe, left, text_recipe
 
 NATURAL = {"train__optimizer": "natural", "train__damping": 0.01, "train__clip_norm": 0, "train__precision": "float64"}
 

@@ -95,6 +95,9 @@ class Objective(Section):
     """Whether the loss compares samples with each other (contrastive loss) instead of being a sum over samples. `step`
     then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`, and returns the same
     loss on each rank."""
+    needs_all: ClassVar[bool] = False
+    """Whether the loss is a sum over all samples of a part (a partition function), so that no share of them can be
+    evaluated alone. `train.batch` must then be at least the number of samples."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
     row_units: ClassVar[tuple[str, ...]] = ()
