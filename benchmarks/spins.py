@@ -47,12 +47,12 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for size in (8, 10, 12, 14):
         for j2 in (0, 40, 50, 80):
-            changes = {"data.size": size, "data.j2": j2 / 100, "train.steps": 240 if j2 == 80 else 150}
+            changes = {"data.size": size, "data.j2": j2 / 100, "train.steps": 400 if j2 == 80 else 300}
             found[f"chain{size}.{j2}"] = "spins/wavefunction", changes | (NO_MARSHALL if (size, j2) == (14, 80) else {})
     for j2 in (0, 50):
         found[f"square4.{j2}"] = "spins/wavefunction-square", {"data.j2": j2 / 100, "train.steps": 120}
     field = {"data.interaction": "ising", "data.j2": 0, "objective.marshall": False, "objective.phase_spread": 0}
-    found["tfim12"] = "spins/wavefunction", {**field, "train.steps": 120}
+    found["tfim12"] = "spins/wavefunction", {**field, "train.steps": 150}
     for j2 in (0, 40, 50):
         found[f"chain20.{j2}"] = (
             "spins/wavefunction",
@@ -61,7 +61,7 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     found["sampled12.40"] = "spins/wavefunction", {**CHAINS, "objective.exact": True, "train.steps": 120}
     for name in ("chain8.40", "chain10.40"):  # the same without symmetries
         found[f"{name}.plain"] = "spins/wavefunction", found[name][1] | {"objective.symmetry": []}
-    found["natural"] = "spins/wavefunction", {"train.steps": 150, "train.evaluate_every": 5}
+    found["natural"] = "spins/wavefunction", {"train.steps": 300, "train.evaluate_every": 5}
     for rate in (1e-2, 3e-3, 1e-3):
         adam = {
             "train.optimizer": "adamw",
@@ -70,7 +70,7 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
             "train.evaluate_every": 10,
         }
         found[f"adamw.{rate:g}"] = "spins/wavefunction", adam
-    found["factored"] = "spins/wavefunction-factored", {"model.mlp_ratio": 3, "train.steps": 150}
+    found["factored"] = "spins/wavefunction-factored", {"model.mlp_ratio": 3, "train.steps": 300}
     return found
 
 

@@ -31,6 +31,8 @@ DATA = {
 GREY = {"digits": 8, "mnist": 28}
 # What a recipe to fine-tune leaves to the run it starts from.
 OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
+for kind in ("temperature", "masked"):
+    OPEN |= {f"spins/ising-{kind}{rival}": {"data.size": 32} for rival in ("", "-resnet18", "-resnet50")}
 OPEN["images/mae-classify"] = {"tokens.patch": 16, "model.dim": 192}
 
 

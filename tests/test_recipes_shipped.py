@@ -21,7 +21,7 @@ from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 88
+COUNT = 94
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
@@ -77,6 +77,12 @@ MILLIONS = {
     "signals/gravitational-wave": 1.263,
     "spins/ising-cnn": 0.150,
     "spins/ising-lstm": 0.0514,
+    "spins/ising-masked": 0.818,
+    "spins/ising-masked-resnet18": 11.3,
+    "spins/ising-masked-resnet50": 24.03,
+    "spins/ising-temperature": 0.81,
+    "spins/ising-temperature-resnet18": 11.17,
+    "spins/ising-temperature-resnet50": 23.51,
     "spins/ising-vit": 0.105,
     "spins/wavefunction": 0.00459,
     "spins/wavefunction-factored": 0.00349,
