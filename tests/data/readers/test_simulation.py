@@ -39,6 +39,7 @@ TABLES = {
     "copying_memory": ({"number": 60, "lag": 4}, {"symbols": 3}),
     "lattices": ({"size": 4, "number": 6, "chains": 5, "samples": 1, "cache": ""}, {"boundary": "open"}),
     "pronouns": ({"number": 60, "farthest": 6}, {"farthest": 3}),
+    "quantum": ({"number": 60, "size": 8}, {"j2": 0.5}),
 }
 EVERY_SEQUENCE = [(kind, *case) for kind, cases in SEQUENCES.items() for case in cases]
 EVERY_KIND = [(kind, cases[0][0]) for kind, cases in SEQUENCES.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -96,7 +97,7 @@ class IsingLattices(SimulatedTable):
     def _with_intervals(self, table: Table) -> Table:
         """Table with the column `interval`: `below 1`, `1 to 2`, ..., `from 3`."""
         ends = [f"{end:g}" for end in self.intervals]
-        inner = [f"{low} to {high}" for low, high in zip(ends, ends[1:])]
+        inner = [f"{low} to {high}" for low, high in pairwise(ends)]
         names = np.array([f"below {ends[0]}", *inner, f"from {ends[-1]}"])
         place = np.searchsorted(self.intervals, np.asarray(table["temperature"]), side="right")
         return {**table, "interval": names[place]}

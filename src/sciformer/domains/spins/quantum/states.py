@@ -135,7 +135,7 @@ class GroundStates(SpinLattice, SimulatedTable):
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     number: int = Field(default=1000, ge=1, le=10**8)
-    """Number of measurements: states drawn with their probability (default: 1000)."""
+    """Number of measurements: states drawn with their probability (default: 1,000)."""
 
     def make(self) -> Table:
         hamiltonian = self.hamiltonian()
