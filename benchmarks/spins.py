@@ -4,6 +4,7 @@
     python benchmarks/spins.py run chain14.80 --seeds 0 1 2 3 4
     python benchmarks/spins.py rows                 rows of all runs so far, into benchmarks/results/spins.json
     python benchmarks/spins.py list                 names of all runs
+    python benchmarks/spins.py picture docs/pictures/spins-correlations.png
 
 Each run writes its scores into benchmarks/kept/spins.json. All runs use one CPU thread and double precision. The exact
 energies come from the Lanczos method. The symmetries of a run are those of the ground state: translations and, with the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -123,6 +125,17 @@ def summed_energy(run: Run, own: Hamiltonian) -> float:
     return float((weights * objective.local_energy(run.step.model, summed.keys, wave)[:, 0]).sum()) / own.sites
 
 
+def picture(path: Path) -> None:
+    """Train a chain of 14 spins and draw its spin correlations."""
+    name, own = jobs()["chain14.40"]
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(
+            Recipe.load(name, {**own, "train.evaluate_every": 100}), Path(folder) / "run", show=False, report=False
+        )
+        drawn = run.assembly.objective.figures(run.evaluate("valid").outputs, {})
+        next(iter(drawn.values()))().savefig(path, dpi=110)
+
+
 def kept(path: Path) -> list[dict[str, Any]]:
     """Runs that are done."""
     return [row["run"] for row in json.loads(path.read_text())] if path.exists() else []
@@ -143,7 +156,7 @@ def rows_of(runs: list[dict[str, Any]]) -> list[Row]:
 
     def add(name: str, value: float, unit: str, bar: float | None, own: list[dict[str, Any]], **more: Any) -> None:
         row: Row = {"id": f"wavefunction.{name}", "value": float(f"{value:.4g}"), "unit": unit, "better": "lower"}
-        row |= {"spread": [float(f"{value:.4g}")] * 2, "seeds": len(own), "command": command_of(own[0]["name"])}
+        row |= {"spread": None, "seeds": len(own), "command": command_of(own[0]["name"])}
         row |= {"hardware": hardware("cpu"), "versions": versions(), "commit": commit()}
         row |= {"cpu_s": round(sum(run["cpu_seconds"] for run in own)), "steps": own[0]["steps"]}
         rows.append(row | ({} if bar is None else {"bar": bar}) | more)
@@ -156,6 +169,7 @@ def rows_of(runs: list[dict[str, Any]]) -> list[Row]:
             bar = 1e-3 if name.startswith(("square", "chain20", "sampled")) else BARS[j2]
             if len(own) > 1:
                 more |= {"best_of": len(own), "all_seeds": [float(f"{error:.3g}") for error in errors]}
+                more["spread"] = float(f"{statistics.stdev(errors):.2g}")
             if "energy_error" in own[0]["scores"]:
                 scores = own[0]["scores"]
                 off = (scores["energy"] - own[0]["summed"]) / scores["energy_error"]
@@ -206,7 +220,7 @@ def _speedup(by_name: dict[str, list[dict[str, Any]]], add: Callable[..., None],
         "value": round(value, 2),
         "unit": "CPU seconds of AdamW / natural",
     }
-    row |= {"better": "higher", "spread": [round(value, 2)] * 2, "seeds": 1, "command": command_of("natural")}
+    row |= {"better": "higher", "spread": None, "seeds": 1, "command": command_of("natural")}
     row |= {"hardware": hardware("cpu"), "versions": versions(), "commit": commit()}
     row |= {"natural_steps": first_step(natural[0], 1e-3), "natural_s": round(own, 1)}
     row |= {"adamw": best, "adamw_steps": first_step(rivals[best], 1e-3), "adamw_reaches": bool(reached)}
@@ -223,6 +237,8 @@ def main() -> None:
     runner.add_argument("--set", nargs="*", default=[], help="changes for a test: KEY=VALUE")
     verbs.add_parser("rows", help="write the rows of all runs")
     verbs.add_parser("list", help="print the names of all runs")
+    drawer = verbs.add_parser("picture", help="draw the spin correlations of 14 spins")
+    drawer.add_argument("file", type=Path)
     for one in verbs.choices.values():
         one.add_argument("--kept", type=Path, default=KEPT / "spins.json")
         one.add_argument("--out", type=Path, default=RESULTS / "spins.json")
@@ -230,6 +246,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if chosen.verb == "list":
         print("\n".join(jobs()))
+    if chosen.verb == "picture":
+        picture(chosen.file)
     if chosen.verb == "rows":
         found = rows_of(kept(chosen.kept))
         record(chosen.out, found)
