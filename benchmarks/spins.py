@@ -49,7 +49,8 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for size in (8, 10, 12, 14):
         for j2 in (0, 40, 50, 80):
-            changes = {"data.size": size, "data.j2": j2 / 100, "train.steps": 400 if j2 == 80 else 300}
+            steps = (240 if size == 14 else 400) if j2 == 80 else 300
+            changes = {"data.size": size, "data.j2": j2 / 100, "train.steps": steps}
             found[f"chain{size}.{j2}"] = "spins/wavefunction", changes | (NO_MARSHALL if (size, j2) == (14, 80) else {})
     for j2 in (0, 50):
         found[f"square4.{j2}"] = "spins/wavefunction-square", {"data.j2": j2 / 100, "train.steps": 400 if j2 else 150}

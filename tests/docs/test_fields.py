@@ -73,7 +73,7 @@ PAGES = {
             "simulate quantum": {"size": 6},
             "train spins/wavefunction-square": {"data.lattice": "chain", "data.size": 6, "tokens.patch": "[1,2]"},
         },
-        8,
+        7,
         {"simulate", "train", "pretrain", "finetune", "evaluate", "predict"},
         {"lattices.npz", "ground.npz", "waves.csv"},
     ),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ....inspection.plots import style
 from ....inspection.plots.style import LINE_COLOURS
@@ -31,5 +32,6 @@ def draw_correlations(found: Any, exact: Any = None) -> Figure:
     axes.plot(length[order], near(values), "o", linestyle=line, color=LINE_COLOURS[0], markersize=4, label="model")
     if exact is not None:
         axes.plot(length[order], near(exact), "x", linestyle="", color="0.2", markersize=7, label="exact")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.finish(figure, axes, "distance in sites", "correlation of S^z")
     return figure

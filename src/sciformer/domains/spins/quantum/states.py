@@ -102,7 +102,7 @@ class States(SpinLattice):
                 raise UserError(message, hint="Use data.sampling: chains.", key="data.sampling")
         else:
             keys = random_states(hamiltonian, self.chains, self.seed)
-        table = {"image": images(keys, hamiltonian.shape), "state": keys}
+        table: Table = {"image": images(keys, hamiltonian.shape), "state": keys}
         source: Source = StateTable(table, hamiltonian, self.sampling == "all")
         drawn = "" if self.sampling == "all" else f", {self.chains} chains, seed {self.seed}, version {VERSION}"
         return Splits({"train": source, "valid": source}, {"states": self.describe() + drawn})
