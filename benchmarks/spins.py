@@ -53,7 +53,7 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
             changes = {"data.size": size, "data.j2": j2 / 100, "train.steps": steps}
             found[f"chain{size}.{j2}"] = "spins/wavefunction", changes | (NO_MARSHALL if (size, j2) == (14, 80) else {})
     for j2 in (0, 50):
-        found[f"square4.{j2}"] = "spins/wavefunction-square", {"data.j2": j2 / 100, "train.steps": 400 if j2 else 150}
+        found[f"square4.{j2}"] = "spins/wavefunction-square", {"data.j2": j2 / 100, "train.steps": 250 if j2 else 150}
     field = {"data.interaction": "ising", "data.j2": 0, "objective.marshall": False, "objective.phase_spread": 0}
     found["tfim12"] = "spins/wavefunction", {**field, "train.steps": 150}
     for j2 in (0, 40, 50):
