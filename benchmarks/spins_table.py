@@ -75,6 +75,7 @@ def ceiling(cache: str, number: int | None, size: int | None, names: list[str], 
     """Measure and record the accuracy of the best classifier of the energy."""
     from sklearn.tree import DecisionTreeClassifier
 
+    asked = f" --number {number}" if number else ""
     for name in names:
         more = {"data.number": number} if number else {}
         more |= {"data.size": size} if size else {}
@@ -97,7 +98,7 @@ def ceiling(cache: str, number: int | None, size: int | None, names: list[str], 
         error = float(np.sqrt(value * (1 - value) / len(right)))
         row: Row = {"id": f"ising_bc.{name}.ceiling.accuracy", "value": round(value, 4), "unit": "share of lattices"}
         row |= {"better": "higher", "spread": round(error, 4), "seeds": 1}
-        row |= {"command": "python benchmarks/spins_table.py ceiling", "hardware": hardware("cpu")}
+        row |= {"command": f"python benchmarks/spins_table.py ceiling{asked}", "hardware": hardware("cpu")}
         row |= {"versions": versions(), "commit": commit(), "lattices": len(right), "size": data.size}
         record(out, [row])
         print(f"{row['id']}: {value:.4f} +- {error:.4f}", flush=True)
