@@ -37,7 +37,13 @@ MODELS = {"vit": "", "resnet18": "-resnet18", "resnet50": "-resnet50"}
 RATES = (2e-4, 5e-4, 1e-3)
 SEEDS = (0, 1, 2)
 LEAVES = 8
-TINY = {"data.size": 32, "data.number": 60, "train.steps": 4, "train.evaluate_every": 2, "train.warmup": 1}
+TINY: dict[str, Any] = {
+    "data.size": 32,
+    "data.number": 60,
+    "train.steps": 4,
+    "train.evaluate_every": 2,
+    "train.warmup": 1,
+}
 TINY |= {"train.batch": 8, "train.device": "cpu"}
 
 
@@ -77,10 +83,10 @@ def ceiling(cache: str, number: int | None, size: int | None, names: list[str], 
 
     asked = f" --number {number}" if number else ""
     for name in names:
-        more = {"data.number": number} if number else {}
+        more: dict[str, Any] = {"data.number": number} if number else {}
         more |= {"data.size": size} if size else {}
-        task = {"tiny": False, "cache": cache}
-        recipe = Recipe.load("spins/ising-temperature", {**changes_of(task, name), **more})
+        task: Task = {"tiny": False, "cache": cache}
+        recipe = Recipe.load("spins/ising-temperature", changes_of(task, name) | more)
         data: IsingLattices = recipe.data
         sources = data.open().sources
         energies, labels = [], []
@@ -122,12 +128,12 @@ def table(options: argparse.Namespace) -> None:
         {f"data-{kind}-{b}": {"recipe": recipe, "boundary": b} for kind, recipe in recipes.items() for b in SETTINGS},
         simulate,
     )
-    tuned = {
+    tuned: dict[str, Task] = {
         f"tune-scratch-{model}-{rate:g}": {"model": model, "way": "scratch", "boundary": "periodic", "rate": rate}
         for model in MODELS
         for rate in RATES
     }
-    before = {
+    before: dict[str, Task] = {
         f"masked-{boundary}-{model}": {"model": model, "way": "masked", "boundary": boundary}
         for boundary in SETTINGS
         for model in MODELS
