@@ -37,9 +37,11 @@ BARS = {0: 1e-4, 40: 1e-4, 50: 1e-4, 80: 1e-3}
 NO_MARSHALL = {"objective.marshall": False, "objective.symmetry": ["translation"]}
 CHAINS = {
     "data.sampling": "chains",
-    "data.chains": 192,
-    "objective.measurements": 40,
-    "objective.burn_in": 20,
+    "data.chains": 256,
+    "objective.measurements": 20,
+    "objective.burn_in": 15,
+    "objective.phase_spread": 0,
+    "train.damping": 1e-2,
     "objective.exact": False,
 }
 
