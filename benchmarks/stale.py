@@ -130,6 +130,13 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "ladder.gpt_prompt.*": ("text/gpt-translate",),
     "ladder.lstm.*": ("text/seq2seq-lstm",),
     "ladder.*": ("text/seq2seq-gru",),
+    "wavefunction.factored.*": ("spins/wavefunction-factored",),
+    "wavefunction.square4.*": ("spins/wavefunction-square",),
+    "wavefunction.*": ("spins/wavefunction",),
+    "ising_bc.*.ceiling.*": ("domains/spins/lattices.py", "domains/spins/simulation.py"),
+    "ising_bc.*.resnet18.*": ("spins/ising-temperature-resnet18",),
+    "ising_bc.*.resnet50.*": ("spins/ising-temperature-resnet50",),
+    "ising_bc.*": ("spins/ising-temperature",),
     "multi30k_en_de.*": ("text/transformer-multi30k",),
 }
 # Ids whose second or third word is the name of a recipe: asas.cnn.accuracy is lightcurves/cnn.

@@ -15,6 +15,7 @@ from pathlib import Path
 import tables_images
 import tables_jets
 import tables_lightcurves
+import tables_spins
 import tables_text
 from measure import ROOT, Row
 from table import figure as exactly
@@ -159,6 +160,7 @@ FILES = (
     "images-insight",
     "captions",
     "lightcurves",
+    "spins",
 )
 
 
@@ -220,6 +222,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "run": run,
     "peers": peers,
     "ising": ising,
+    "wavefunction": tables_spins.wavefunction,
+    "wavefunction_checks": tables_spins.checks,
+    "ising_bc": tables_spins.ceilings,
     "translation": tables_text.translation,
     "ladder": tables_text.ladder,
     "speed": tables_text.speed,

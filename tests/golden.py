@@ -22,7 +22,14 @@ FILE = Path(__file__).with_name("golden.json")
 REWRITE = bool(os.environ.get("SCIFORMER_GOLDEN"))
 SHOWN = 4  # numbers of each output that are kept for comparisons to 1e-4
 TOLERANCE = 1e-4
-ANSWERING = ("classify", "discriminate", "regress", "tag", "denoise")  # objectives with an answer for each sample
+ANSWERING = (
+    "classify",
+    "discriminate",
+    "regress",
+    "tag",
+    "denoise",
+    "energy",
+)  # objectives with an answer for each sample
 
 
 def read():

@@ -15,6 +15,7 @@ FIVE = {"train.steps": 5, "train.epochs": None, "train.evaluate_every": 5, "trai
 # What makes the data of a reader small, or is needed to have any.
 DATA = {
     "lattices": {"size": 8, "number": 6, "chains": 6, "samples": 1, "cache": ""},
+    "states": {},
     "text": {"files": ["{folder}/text.txt"]},
     "parallel": {"files": ["{folder}/pairs.{{}}"], "split": {"valid": 0.2}},
     "lines": {"files": ["{folder}/labelled.tsv"], "columns": ["label", "text"]},
@@ -31,6 +32,8 @@ DATA = {
 GREY = {"digits": 8, "mnist": 28}
 # What a recipe to fine-tune leaves to the run it starts from.
 OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
+for kind in ("temperature", "masked"):
+    OPEN |= {f"spins/ising-{kind}{rival}": {"data.size": 32} for rival in ("", "-resnet18", "-resnet50")}
 OPEN["images/mae-classify"] = {"tokens.patch": 16, "model.dim": 192}
 
 
@@ -65,7 +68,9 @@ def short(recipe):
         key = f"tokens.{name}." if name else "tokens."
         if tokens.kind == "particles":
             changes |= {f"{key}max_tokens": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
-        if tokens.kind == "patches" and recipe.data.kind != "lattices":
+        if recipe.data.kind == "states":  # an energy is a sum over all of them
+            changes |= {"data.lattice": "chain", "data.size": 8, f"{key}patch": [1, 2], "train.batch": 70}
+        elif tokens.kind == "patches" and recipe.data.kind != "lattices":
             changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 64 if scenes else 24
             changes |= {"model.compress": 3} if getattr(recipe.model, "compress", None) else {}
             if recipe.model.kind == "masked_autoencoder":

@@ -262,7 +262,16 @@ class Assembly:
         cut, asked = windowed_streams(self.tokens), self.objective.stream
         windows = {name: self._windows(one, training, len(source.sizes)) for name, one in cut.items()}
         labels = self.objective.labels
-        return Dataset(source, self.tokens, windows=windows, labels=labels, asked=asked, until=until, watch=watch)
+        return Dataset(
+            source,
+            self.tokens,
+            windows=windows,
+            labels=labels,
+            asked=asked,
+            until=until,
+            watch=watch,
+            double=self.recipe.train.double,
+        )
 
     def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:
         lookahead, stride = self.objective.lookahead, tokens.stride_shape
@@ -307,7 +316,7 @@ class Assembly:
             built: nn.Module = model.build(self.tokens, self.objective)
         if self.pretrained is not None:
             self.pretrained.fill(built, self.recipe, self.objective)
-        return built
+        return built.double() if self.recipe.train.double else built
 
     def carried(self) -> dict[str, Carried]:
         """Initial tensors of the state of the objective, drawn with train.seed."""

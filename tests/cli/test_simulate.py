@@ -28,6 +28,7 @@ LINES = {
         {"what": "signals", "snr": (8.0, 9.0), "white": True, "points": 128},
     ),
     "pronouns": ("--farthest 6", {"farthest": 6}),
+    "quantum": ("--size 6 --j2 0.4", {"size": 6, "j2": 0.4}),
     "scenes": (
         "--things 2 3 --combinations unseen --held-out 3",
         {"things": (2, 3), "combinations": "unseen", "held_out": 3},
@@ -44,7 +45,7 @@ def test_every_simulation_is_in_these_tests():
 def test_the_options_are_the_fields_of_the_section(told, refused, kind):
     line, options = LINES[kind]
     section = find("simulation", kind)(kind=kind, number=12, seed=3, **options)
-    made = section.make(12) if kind not in ("lattices", "copying_memory", "pronouns") else section.make()
+    made = section.make(12) if kind not in ("lattices", "copying_memory", "pronouns", "quantum") else section.make()
     count = section.file_size()
     words = line.split()
     made_line = told("simulate", kind, "a.npz", "--number", "12", "--seed", "3", *words)
@@ -121,6 +122,8 @@ def test_help_lists_the_simulations(told):
         ("lightcurves a.csv --what supernovae --bands g u", ["band", "'u'"]),
         ("lattices a.npz --lowest 4", ["highest", "lowest", "4"]),
         ("lattices a.npz --coupling 0", ["coupling", "0"]),
+        ("lattices a.npz --intervals 2 1", ["intervals", "2.0, 1.0"]),
+        ("quantum a.npz --size 9", ["odd", "9"]),
         ("lattices a.npz --chains 0", ["--chains", "at least 1", "0"]),
         ("lattices a.npz --boundary periodical", ["--boundary", "periodical", "periodic?"]),
         ("scenes a.npz --things 3 2", ["things", "3", "2"]),

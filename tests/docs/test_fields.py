@@ -13,6 +13,7 @@ SMALL = {**STEPS, "model.dim": 16, "model.depth": 1, "model.heads": 2}
 JETS = SMALL | {"model.class_depth": 1, "tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
 TAGGER = {key: value for key, value in JETS.items() if key != "model.heads"}
 SKY = {"data.number": 24, "data.valid": 8, "data.test": 8}
+LATTICES = {"data.size": 16, "data.number": 60, "data.cache": "cache"}
 SERIES = {"data.number": 16, "data.valid": 8, "data.test": 8, "data.points": 128, "train.batch": 4}
 USUAL = {"new", "check", "train", "evaluate", "predict", "inspect", "report", "simulate"}
 LEARNING = {"compare", "pretrain", "finetune"}
@@ -70,6 +71,23 @@ PAGES = {
         USUAL | {"calibrate", "export", "import"},
         {"scores.root", "scores.parquet", "jets.yaml", "theirs-recipe.yaml", "tagger"},
     ),
+    "spins": Page(
+        {
+            "train": {key: value for key, value in SMALL.items() if key != "train.batch"},
+            **dict.fromkeys(("pretrain", "finetune"), SMALL | LATTICES),
+            "simulate": {"number": 12},
+        },
+        {
+            "train spins/ising-vit": LATTICES,
+            "train spins/wavefunction": {"data.size": 6},
+            "--data.sampling": {"objective.measurements": 4, "objective.burn_in": 2},
+            "simulate quantum": {"size": 6},
+            "train spins/wavefunction-square": {"data.lattice": "chain", "data.size": 6, "tokens.patch": "[1,2]"},
+        },
+        7,
+        {"simulate", "train", "pretrain", "finetune", "evaluate", "predict"},
+        {"lattices.npz", "ground.npz", "waves.csv"},
+    ),
     "lightcurves": Page(
         {
             **dict.fromkeys(("check", "train", "pretrain", "finetune"), SMALL),
@@ -114,7 +132,7 @@ def test_the_page_runs(name, tmp_path):
         assert {one.name for one in (tmp_path / "tagger").iterdir()} == wanted
 
 
-@pytest.mark.parametrize("field", ["images", "jets", "lightcurves"])
+@pytest.mark.parametrize("field", ["images", "jets", "lightcurves", "spins"])
 def test_the_guide_names_every_recipe(field):
     text = (DOCS / f"{field}.md").read_text(encoding="utf-8")
     folders = (field, "signals") if field == "lightcurves" else (field,)

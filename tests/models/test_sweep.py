@@ -50,6 +50,7 @@ def combinations():
             {"residual": False, "norm_position": "post", "activation": "tanh"},
             {"position": "rotary", "periods": (0.5, 50), "head_dim": 8, "rotary_share": 0.5, "rotary_values": True},
             {"depth": 0},
+            {"attention": "factored", "position": "relative"},
         ):
             yield domain, "next_token", Decoder, changes
             yield domain, "classify", Encoder, changes
@@ -107,7 +108,7 @@ def test_combination(case):
 
 
 def test_no_combination_is_missing_or_there_twice():
-    assert len(COMBINATIONS) == len({name_of(case) for case in COMBINATIONS}) == 330
+    assert len(COMBINATIONS) == len({name_of(case) for case in COMBINATIONS}) == 334
 
 
 @pytest.mark.parametrize("objective", ["classify", "regress", "masked", "next_token"])

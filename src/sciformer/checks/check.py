@@ -159,7 +159,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
         if over := int((train.widths - assembly.objective.lookahead > tokens).sum()):
             note = f"{over} {train.unit} have more tokens than train.tokens: each forms a batch of its own."
             checked.notes.append(note)
-    elif batch > len(train):
+    elif batch > len(train) and not assembly.objective.needs_all:
         checked.notes.append(f"train.batch is {batch}, but the training part has only {len(train)} {train.unit}.")
 
 

@@ -179,7 +179,8 @@ def _time_steps(engine: Engine, steps: list[int]) -> tuple[list[float], list[flo
 
 def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str], None]) -> None:
     tokens = np.sum([stream.lengths for stream in batch.streams.values()], 0)
-    few = batch.take(np.argsort(-tokens, kind="stable")[:2])
+    needs_all = engine.assembly.objective.needs_all
+    few = batch if needs_all else batch.take(np.argsort(-tokens, kind="stable")[:2])
     found = cost(engine.assembly, engine.step, few)
     settings, device = engine.settings, engine.ranks.device
     once = min(engine.updater.micro_batch or len(batch), len(batch))
@@ -195,7 +196,9 @@ def _estimate_memory(checked: Checked, engine: Engine, batch: Batch, log: Callab
         words = f"{format_large(peak, 'B')} at most in the timed steps; another {format_large(free, 'B')} are free"
     checked.fact("Memory", "the training", words)
     most = min(MAX_TRIED_BATCH, len(engine.assembly.dataset("train")))
-    if device.type == "cuda":
+    if needs_all:
+        fits, how = once if needed <= free else 0, "all are needed at once"
+    elif device.type == "cuda":
         fits, how = _largest_batch_on_cuda(engine, most, log), "tried"
     else:
         fits, how = _largest_batch_by_cost(found, free - fixed, most), "estimated"

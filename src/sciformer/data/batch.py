@@ -97,6 +97,7 @@ class Batch:
     room: tuple[int, int] | None = None  # rows and width to pad to, for steps of fixed shape
     most: dict[str, int] = field(default_factory=dict)  # stream -> maximum number of tokens in the model
     aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # stream -> columns that stay on the host
+    double: bool = False  # whether the tensors of floats are in double precision
 
     def __len__(self) -> int:
         return len(next(iter(self.streams.values()), self.ids))
@@ -159,14 +160,14 @@ class Batch:
             columns = {key: column for key, column in stream.columns.items() if key not in aside}
             stream = Stream(columns, stream.lengths if rows is None else filled(stream.lengths, rows))
             if packed:
-                views[name] = packed_view(stream, device, width, self.most.get(name), lay=not moves)
+                views[name] = packed_view(stream, device, width, self.most.get(name), not moves, self.double)
                 continue
             longest = int(stream.lengths.max()) if len(stream) else 0
             wide = width if width is not None and longest <= width else -(-longest // multiple) * multiple
             wide = max(longest, min(wide, self.most.get(name, wide)))  # not beyond the maximum of the model
-            views[name] = padded_view(stream, device, wide, width is not None, shares)
+            views[name] = padded_view(stream, device, wide, width is not None, shares, self.double)
         samples = {
-            name: tensor_of(column if rows is None else filled(column, rows), device)
+            name: tensor_of(column if rows is None else filled(column, rows), device, self.double)
             for name, column in self.samples.items()
             if numeric(column) and (self.sent is None or name in self.sent)
         }
@@ -183,7 +184,7 @@ def join(batches: list[Batch]) -> Batch:
         streams[name] = Stream(columns, np.concatenate([part.lengths for part in parts]))
     common = [key for key in first.samples if all(key in batch.samples for batch in batches)]
     samples = {key: np.concatenate([batch.samples[key] for batch in batches]) for key in common}
-    return Batch(streams, samples, np.concatenate([batch.ids for batch in batches]))
+    return Batch(streams, samples, np.concatenate([batch.ids for batch in batches]), double=first.double)
 
 
 def sorted_rows(values: Array, group: Array, number: Array) -> Array | None:

@@ -193,9 +193,14 @@ def numeric(column: Array) -> bool:
     return column.dtype.kind in "biuf"
 
 
-def tensor_of(column: Array, device: torch.device) -> Tensor:
-    """Convert a column to a tensor on the device, as int64, float32 or bool."""
-    dtype = DTYPES.get(column.dtype.kind, column.dtype)
+def tensor_dtype(column: Array, double: bool = False) -> Any:
+    """NumPy type of the tensor of a column: int64, float32 (float64 if `double`) or bool."""
+    return np.float64 if double and column.dtype.kind == "f" else DTYPES.get(column.dtype.kind, column.dtype)
+
+
+def tensor_of(column: Array, device: torch.device, double: bool = False) -> Tensor:
+    """Convert a column to a tensor on the device, of the type `tensor_dtype`."""
+    dtype = tensor_dtype(column, double)
     own = np.require(column, dtype, ["C", "W"])  # copies arrays of other byte order and read-only arrays
     return torch.from_numpy(own).to(device)
 
@@ -207,12 +212,15 @@ def filled(column: Array, rows: int) -> Array:
     return np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
 
 
-def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
+def packed_view(
+    stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool, double: bool = False
+) -> StreamView:
     """View of a stream with packed columns (T, ...).
 
     width   pad the columns at the end to this number of tokens (default: no padding)
     most    maximum number of tokens of a sample in the model (default: unlimited)
     lay     whether to compute the layout now (False: after a copy to another device)
+    double  whether floats are in double precision
     """
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
@@ -222,14 +230,17 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
         pairs = int(rounded(np.array(pairs)))
         columns = {name: filled(column, total) for name, column in columns.items()}
     ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs, lay=lay)
-    return StreamView({name: tensor_of(column, device) for name, column in columns.items()}, ragged)
+    return StreamView({name: tensor_of(column, device, double) for name, column in columns.items()}, ragged)
 
 
-def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
+def padded_view(
+    stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool, double: bool = False
+) -> StreamView:
     """View of a stream with padded columns (B, wide, ...).
 
     masked   add a mask even if all samples have `wide` tokens
     shares   store the coordinates `at` once, as (wide, A), if they are equal in all samples
+    double   whether floats are in double precision
     """
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
@@ -237,11 +248,11 @@ def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, s
         at = shaped.get("at")
         if shares and at is not None and at.ndim == 3 and wide > at.shape[2] and (at == at[:1]).all():
             shaped["at"] = at[0]
-        return StreamView({name: tensor_of(column, device) for name, column in shaped.items()}, None)
+        return StreamView({name: tensor_of(column, device, double) for name, column in shaped.items()}, None)
     inside = np.arange(wide) < lengths[:, None]
     columns = {}
     for name, column in stream.columns.items():
-        dense = np.zeros((len(lengths), wide, *column.shape[1:]), DTYPES.get(column.dtype.kind, column.dtype))
+        dense = np.zeros((len(lengths), wide, *column.shape[1:]), tensor_dtype(column, double))
         dense[inside] = column
-        columns[name] = tensor_of(dense, device)
+        columns[name] = tensor_of(dense, device, double)
     return StreamView(columns, tensor_of(inside, device))

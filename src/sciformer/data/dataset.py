@@ -45,6 +45,7 @@ class Dataset:
     asked     stream of the labels and of `until` (default: the only stream for labels, all streams for `until`)
     until     truncate samples at this distance from their first token (default: no truncation)
     watch     function called with the table and the streams of every loaded piece; it returns further sample columns
+    double    whether the tensors of floats are in double precision
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Dataset:
         asked: str = "",
         until: float | None = None,
         watch: Watch | None = None,
+        double: bool = False,
     ) -> None:
-        self.watch = watch
+        self.watch, self.double = watch, double
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until, self.asked = until, asked
         if until is not None and labels:
@@ -214,7 +216,7 @@ class Dataset:
         whole = self._load(piece)
         if self.windows is None:
             taken = whole.take(local)
-            return Batch(taken.streams, taken.samples, ids)
+            return Batch(taken.streams, taken.samples, ids, double=self.double)
         index = self._index(piece)
         sample, starts = index.find(local, where)
         cut = index.cut(whole.streams[self.windowed], sample, starts)
@@ -223,7 +225,7 @@ class Dataset:
         samples = {key: column[sample] for key, column in whole.samples.items()}
         samples[WINDOW] = sample + sum(self.source.sizes[:piece])
         samples[START] = starts[:, 0] if starts.shape[1] == 1 else starts
-        return Batch(streams, samples, ids)
+        return Batch(streams, samples, ids, double=self.double)
 
     @property
     def _windowed_tokens(self) -> Windowed:

@@ -83,7 +83,8 @@ def embed(
         raise UserError(message, key="model.kind")
     watch = run.assembly.compare(accept_drift)
     windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
-    dataset = Dataset(_source(run, what, tokens), tokens, windows=windows, watch=watch)
+    double = run.recipe.train.double
+    dataset = Dataset(_source(run, what, tokens), tokens, windows=windows, watch=watch, double=double)
     pooling = _pooling(model, "model" if pool == "projection" else pool, name)
     project = _projection(run.assembly.objective, model, name) if pool == "projection" else nn.Identity()
     found, lengths = list[Array](), [np.zeros(0, np.int64)]

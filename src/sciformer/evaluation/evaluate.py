@@ -242,7 +242,7 @@ def autocast(device: torch.device, precision: torch.dtype | None) -> Any:
 
 
 def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
-    found = {name: value.float().numpy().astype(np.float64) for name, value in outputs.items()}
+    found = {name: value.double().numpy() for name, value in outputs.items()}
     return assembly.objective.units(found, samples)
 
 

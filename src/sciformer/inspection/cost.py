@@ -21,6 +21,7 @@ from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..errors import UserError
+from ..evaluation.evaluate import on_device
 from ..progress import duration
 from .report.page import Page
 
@@ -68,6 +69,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
         )
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
+    carried = {name: one.initial for name, one in assembly.carried().items()}
     own = {weight.untyped_storage().data_ptr() for weight in [*twin.parameters(), *twin.buffers()]}
     kept: dict[int, int] = {}  # storages live until the backward pass, so addresses are unique
 
@@ -80,7 +82,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     counter = FlopCounterMode(display=False, custom_mapping=_flop_formulas())
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), counter:
         with saved_tensors_hooks(keep, lambda tensor: tensor):
-            loss, _ = twin(batch.inputs("cpu"))
+            loss, _ = twin(on_device(batch, torch.device("cpu"), carried))
         loss.backward()
     trained = [weight for weight in twin.parameters() if weight.requires_grad]
     weight_bytes = sum(weight.nbytes for weight in twin.parameters())
@@ -99,9 +101,9 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
 
 
 def training_cost(run: Run, data: Assembly) -> tuple[Cost, Batch]:
-    """Cost of a training step of a run, and the four samples used to count it."""
+    """Cost of a training step of a run, and the four samples (all, if the loss needs them) used to count it."""
     train = data.dataset("train")
-    few = train.batch(np.arange(min(4, len(train))))
+    few = train.batch(np.arange(len(train) if data.objective.needs_all else min(4, len(train))))
     rng = SampleRandom(run.recipe.train.seed, 0, few.ids)
     return cost(data, run.step, prepare(few, data.tokens, data.objective, rng, training=True)), few
 

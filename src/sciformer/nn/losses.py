@@ -48,7 +48,7 @@ def total_cross_entropy(
 def _cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, reduction: str
 ) -> Tensor:
-    logits = _at_least_float32(F.linear(hidden, weight, bias))
+    logits = at_least_float32(F.linear(hidden, weight, bias))
     return F.cross_entropy(logits, target, reduction=reduction, ignore_index=IGNORE_INDEX, label_smoothing=smoothing)
 
 
@@ -57,7 +57,7 @@ def disagreement(first: Tensor, second: Tensor) -> Tensor:
 
     sum_v (p_v - q_v)(ln p_v - ln q_v)
     """
-    p, q = _at_least_float32(first).log_softmax(-1), _at_least_float32(second).log_softmax(-1)
+    p, q = at_least_float32(first).log_softmax(-1), at_least_float32(second).log_softmax(-1)
     return ((p.exp() - q.exp()) * (p - q)).sum(-1)
 
 
@@ -98,7 +98,8 @@ def statistical_loss(members: Tensor, target: Tensor) -> Tensor:
     return ((members - target) ** 2).mean(0) + away**2 + spread.sqrt()
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
+    """Convert half precision to single precision; double precision stays."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -113,12 +114,12 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, chunk: int, smoothing: float) -> Tensor:
-        total = _at_least_float32(hidden.new_zeros(()))
+        total = at_least_float32(hidden.new_zeros(()))
         to_hidden = torch.empty_like(hidden)
-        to_weight = _at_least_float32(torch.zeros_like(weight))
+        to_weight = at_least_float32(torch.zeros_like(weight))
         for start in range(0, hidden.shape[0], chunk):
             h, t = hidden[start : start + chunk], target[start : start + chunk]
-            logits = _at_least_float32(h @ weight.T)
+            logits = at_least_float32(h @ weight.T)
             wanted = t != IGNORE_INDEX
             right = t.clamp(min=0)[:, None]
             norm = logits.logsumexp(-1, keepdim=True)
@@ -132,7 +133,7 @@ class _Chunked(torch.autograd.Function):
                 aim = (1 - smoothing) * aim + smoothing / weight.shape[0]
             error = (((logits - norm).exp() - aim) * wanted[:, None]).to(hidden.dtype)
             to_hidden[start : start + chunk] = error @ weight
-            to_weight += _at_least_float32(error.T @ h)
+            to_weight += at_least_float32(error.T @ h)
         ctx.save_for_backward(to_hidden, to_weight.to(weight.dtype))
         return total
 

@@ -341,22 +341,28 @@ class Fourier(Position):
 class RelativeBias(Position):
     """Learned relative position bias, similar to T5 (arXiv 1910.10683).
 
-        bias_ij = table[head, clip(p_j - p_i, -span, span)]
+        bias_ij = table[head, clip(p_j - p_i, -span, span)]        on a sequence or a grid
+        bias_ij = table[head, (p_j - p_i) mod period]              on a ring or a torus, if `period` is given
 
-    p is an integer position in a sequence or, with several axes, on a grid.
+    p is an integer position; with several axes, the rule holds for each axis.
     """
 
     inside = True
 
-    def __init__(self, heads: int, span: int, axes: int = 1) -> None:
+    def __init__(self, heads: int, span: int, axes: int = 1, period: tuple[int, ...] | None = None) -> None:
         super().__init__()
-        self.heads, self.span, self.axes = heads, span, axes
-        self.table = nn.Parameter(torch.zeros((2 * span + 1) ** axes, heads))
+        self.heads, self.span, self.axes, self.period = heads, span, axes, period
+        self.shape = (2 * span + 1,) * axes if period is None else period
+        self.table = nn.Parameter(torch.zeros(math.prod(self.shape), heads))
 
     def bias(self, at: Tensor, memory_at: Tensor) -> Tensor:
         i, j = self.columns(at), self.columns(memory_at)
-        offset = (j[..., None, :, :] - i[..., :, None, :]).round().clamp(-self.span, self.span).long() + self.span
-        index = _ravel(offset, (2 * self.span + 1,) * self.axes)
+        offset = (j[..., None, :, :] - i[..., :, None, :]).round()
+        if self.period is None:
+            offset = offset.clamp(-self.span, self.span) + self.span
+        else:
+            offset = offset.remainder(offset.new_tensor(self.period))
+        index = _ravel(offset.long(), self.shape)
         bias = F.embedding(index, self.table).movedim(-1, -3)
         return bias if bias.dim() == 4 else bias[None]
 
@@ -513,7 +519,19 @@ class ModulationOptions(PeriodOptions):
 class RelativeBiasOptions(PositionOptions):
     """`position: relative`: a learned bias for each difference of positions."""
 
+    periodic: bool = False
+    """Differences of positions around a ring or a torus: the last token is next to the first one (default: false).
+    Needs tokens with a fixed number of positions."""
+
     def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> RelativeBias:
-        places = form.grid_shape
+        places, count = form.grid_shape, needs_attention("relative", heads).heads
         longest = places if isinstance(places, int) else max(places or (64,))
-        return RelativeBias(needs_attention("relative", heads).heads, longest, form.axes)
+        if not self.periodic:
+            return RelativeBias(count, longest, form.axes)
+        if places is None:
+            message = (
+                f"model.periodic needs a fixed number of positions, which `tokens.kind: {form.kind}` does not have"
+            )
+            raise UserError(message, hint="Remove model.periodic.", key="model.periodic")
+        period = (places,) * form.axes if isinstance(places, int) else places
+        return RelativeBias(count, longest, form.axes, period)

@@ -412,6 +412,9 @@ class TransformerOptions(AttentionTrunkOptions):
     scale of each head before the output layer of attention; output_scale (Particle Transformer): a learned scale of
     each of `heads` equal parts of the output of this layer; attention_norm: a norm after attention; hidden_norm: a norm
     inside the MLP; residual_scale: a learned scale of the residual of the MLP."""
+    attention: Literal["full", "factored"] = "full"
+    """Attention weights (default: full). full: from queries and keys; factored: from the difference of the positions
+    alone, equal for all samples (arXiv 2211.05504, here with a softmax). factored needs `position: relative`."""
     compress: int | None = Field(default=None, ge=1)
     """Number of learned mixtures in place of the keys and values, as in Linformer (default: no mixtures)."""
 
@@ -432,6 +435,18 @@ class TransformerOptions(AttentionTrunkOptions):
                 message = f"model.compress needs a fixed number of positions, but {found}"
                 raise UserError(message, key="model.compress")
             options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
+        if self.attention == "factored":
+            options["content"] = False
+            wrong = [name for name in ("kv_heads", "compress") if getattr(self, name) is not None]
+            wrong += ["qk_norm"] if self.qk_norm != "none" else []
+            if wrong or self.position != "relative":
+                found = f"model.{wrong[0]}" if wrong else f"`model.position: {self.position}`"
+                hint = f"Remove {found}." if wrong else "Use model.position: relative."
+                message = f"`model.attention: factored` cannot be used with {found}"
+                raise UserError(message, hint=hint, key=f"model.{wrong[0]}" if wrong else "model.position")
+            if memory_dim is not None:
+                message = "`model.attention: factored` cannot be used in a decoder that attends to a source"
+                raise UserError(message, hint="Use model.attention: full.", key="model.attention")
         names = ("drop_path", "mlp_ratio", "activation", "extras", "residual", "parallel_residual", "hidden_dropout")
         options |= {name: getattr(self, name) for name in names}
         made = trunk(self.dim, self.depth, self.heads, cross=memory_dim is not None, memory_dim=memory_dim, **options)

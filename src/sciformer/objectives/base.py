@@ -57,6 +57,19 @@ class Carried(NamedTuple):
     divided: bool = False
 
 
+class Fisher(NamedTuple):
+    """Fisher matrix F = R^T R of a batch, for natural gradients.
+
+    inputs    padded inputs of the model with B samples
+    outputs   function (model, inputs) -> outputs (B, K) with gradients; each depends on its own sample only
+    rows      function (outputs (B, K), derivatives (B, K, P)) -> R (n, P), for P weights
+    """
+
+    inputs: ModelInputs
+    outputs: Callable[[Any, ModelInputs], Tensor]
+    rows: Callable[[Tensor, Tensor], Tensor]
+
+
 class Objective(Section):
     """Section `objective:` of a recipe.
 
@@ -82,6 +95,9 @@ class Objective(Section):
     """Whether the loss compares samples with each other (contrastive loss), instead of being a sum over samples
     (default: no). `step` then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`,
     and returns the same loss on each rank."""
+    needs_all: ClassVar[bool] = False
+    """Whether the loss is a sum over all samples of a part (a partition function), so that no share of them can be
+    evaluated alone. `train.batch` must then be at least the number of samples."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
     row_units: ClassVar[tuple[str, ...]] = ()
@@ -209,6 +225,18 @@ class Objective(Section):
         The batch is not divided into micro-batches; `inputs.carried` has the values returned by `step`.
         """
         return gradients
+
+    def fisher(self, model: Any, inputs: ModelInputs) -> Fisher:
+        """Fisher matrix of a training batch, for `train.optimizer: natural` (default: refused).
+
+        `inputs.carried` has the values returned by `step`.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_fisher(self) -> bool:
+        """Whether the objective defines a Fisher matrix."""
+        return type(self).fisher is not Objective.fisher
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
         """Refuse an unsuitable validation or test part, before training starts."""

@@ -19,8 +19,9 @@ from ..errors import UserError, one_of
 from ..metrics.calibration import temperature
 from ..metrics.classification import class_scores, log_loss
 from ..nn import ClassHead
+from ..nn.losses import at_least_float32
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, Rows, Widths, check_classes, required_sample_column
+from .base import ANSWER, Fisher, Objective, Outputs, Rows, Widths, check_classes, required_sample_column
 from .stream_dropout import StreamDropout
 
 Balance = Annotated[
@@ -179,7 +180,7 @@ class Classify(StreamDropout):
         return class_table(outputs, self.classes)
 
     def _logits(self, model: Any, inputs: ModelInputs) -> Tensor:
-        logits: Tensor = model.heads["class"](model.pool(model.encode(inputs.view(self.stream)))).float()
+        logits = at_least_float32(model.heads["class"](model.pool(model.encode(inputs.view(self.stream)))))
         return logits / self.state.get("temperature", 1.0)
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
@@ -203,6 +204,20 @@ class Classify(StreamDropout):
         if self.balance == "none":
             return loss
         return loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
+
+    def fisher(self, model: Any, inputs: ModelInputs) -> Fisher:
+        """Fisher information of the class probabilities: F = mean_b J_b^T (diag(p_b) - p_b p_b^T) J_b.
+
+        J_b (classes, P) are the derivatives of the logits. With L = diag(sqrt p) - p sqrt(p)^T, the matrix in the
+        middle is L L^T.
+        """
+
+        def rows(logits: Tensor, derivatives: Tensor) -> Tensor:
+            p = logits.softmax(-1)
+            root = p.sqrt().diag_embed() - p[:, :, None] * p.sqrt()[:, None, :]
+            return torch.einsum("bkc,bkp->bcp", root, derivatives).flatten(0, 1) / len(p) ** 0.5
+
+        return Fisher(inputs, self._logits, rows)
 
     def exported(self, model: Any, inputs: ModelInputs) -> Outputs:
         logits = self._logits(model, inputs)

@@ -19,6 +19,7 @@ from ..errors import UserError
 from ..metrics import METRICS
 from ..metrics.calibration import spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
+from ..nn.losses import at_least_float32
 from ..tokens.base import Tokens
 from .base import ANSWER, Outputs, Rows, Widths, required_sample_column
 from .stream_dropout import StreamDropout
@@ -166,7 +167,7 @@ class Regress(StreamDropout):
         value = self._value(model, inputs)
         target = required_sample_column(inputs, ANSWER, ", ".join(self.targets))
         if isinstance(value, Gaussian):
-            loss = Gaussian(value.mean.float(), value.std).loss(target)
+            loss = Gaussian(at_least_float32(value.mean), value.std).loss(target)
         else:
             loss = pinball(value, torch.tensor(self.quantiles, device=value.device, dtype=value.dtype), target)
         loss = inputs.counted(loss.sum(-1))
@@ -178,7 +179,7 @@ class Regress(StreamDropout):
 
     def _answers(self, value: Gaussian | Tensor) -> Outputs:
         if isinstance(value, Gaussian):
-            return {"mean": value.mean.float(), "std": value.std}
+            return {"mean": at_least_float32(value.mean), "std": value.std}
         middle, below = len(self.quantiles) // 2, self._lower_quantile()
         wide = NormalDist().inv_cdf(self.quantiles[-1 - below])
         std = (value[..., -1 - below] - value[..., below]) / (2 * wide)

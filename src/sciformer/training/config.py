@@ -47,8 +47,13 @@ class Train(Section):
     seed: int = Field(default=0, ge=0)
     """Random seed of initial weights, data order, augmentation and dropout (default: 0)."""
 
-    optimizer: Literal["adamw", "ranger"] = "adamw"
-    """Optimizer (default: adamw). ranger: RAdam, with a Lookahead update of factor 0.5 every 6 steps."""
+    optimizer: Literal["adamw", "ranger", "natural"] = "adamw"
+    """Optimizer (default: adamw). ranger: RAdam, with a Lookahead update of factor 0.5 every 6 steps; natural: natural
+    gradient (F + damping)^-1 g with the Fisher matrix F of the batch, for small models in one process (for wave
+    functions: stochastic reconfiguration)."""
+    damping: float = Field(default=1e-3, gt=0, le=1e6)
+    """Number added to the diagonal of the Fisher matrix, for `optimizer: natural`; larger values give smaller steps
+    (default: 0.001)."""
     learning_rate: float = Field(default=1e-3, gt=0, le=10_000)
     """Peak learning rate (default: 0.001)."""
     warmup: int = Field(default=100, ge=0)
@@ -111,9 +116,10 @@ class Train(Section):
 
     device: str = "auto"
     """Device: cpu, cuda, cuda:1, mps, or auto for the fastest available device (default: auto)."""
-    precision: Literal["auto", "float32", "tensorfloat32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "tensorfloat32", "bfloat16", "float64"] = "auto"
     """Precision of matrix products (default: auto); weights and sums stay in float32. auto: bfloat16 on CUDA, float32
-    on other devices; tensorfloat32: CUDA only, factors are rounded to 11 instead of 24 significant bits."""
+    on other devices; tensorfloat32: CUDA only, factors are rounded to 11 instead of 24 significant bits;
+    float64: double precision of inputs, weights and sums."""
     compile: bool | None = None
     """Whether to compile the step with torch.compile (default: on CUDA only)."""
     cuda_graphs: bool | Literal["whole"] | None = None
@@ -146,6 +152,11 @@ class Train(Section):
         if not (0 <= self.betas[0] < 1 and 0 <= self.betas[1] < 1):
             raise ValueError("train.betas must lie between 0 and 1")
         return self
+
+    @property
+    def double(self) -> bool:
+        """Whether weights and inputs are in double precision."""
+        return self.precision == "float64"
 
     def total(self, batches: int) -> int:
         """Total number of steps.

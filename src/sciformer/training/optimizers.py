@@ -50,7 +50,7 @@ class Ranger(torch.optim.RAdam):
 
 
 def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> torch.optim.Optimizer:
-    """Build AdamW (arXiv 1711.05101) or Ranger.
+    """Build AdamW (arXiv 1711.05101), Ranger, or plain gradient descent for natural gradients.
 
     Weight decay applies to matrices, not to vectors (biases, norms, single learned tokens). Each parameter group has a
     `scale`, the factor of its learning rate: see `scales`.
@@ -62,6 +62,8 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
         kinds.setdefault((settings.weight_decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()]
     options: dict[str, Any] = {"lr": settings.learning_rate, "betas": settings.betas, "eps": settings.epsilon}
+    if settings.optimizer == "natural":  # the gradient is transformed before the step
+        return torch.optim.SGD(groups, lr=settings.learning_rate)
     if settings.optimizer == "ranger":
         return Ranger(groups, **options)
     return torch.optim.AdamW(groups, fused=device.type in ("cpu", "cuda"), **options)

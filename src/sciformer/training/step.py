@@ -30,6 +30,7 @@ from ..objectives.base import CARRIED, Objective, Step
 from .config import Train
 from .cuda_graph import CudaGraphStep
 from .distributed import Ranks, is_sharded
+from .natural import natural_gradient
 from .optimizers import learning_rate
 
 MAX_COMPILED_SHAPES = 512  # batch shapes that a step may be compiled for
@@ -78,7 +79,7 @@ class OptimizerStep:
         self.device, self.objective = ranks.device, step.objective
         self.carried = dict(carried or {})
         self.last: ModelInputs | None = None  # inputs of the last pass, if the objective needs them again
-        self.one_pass = why_one_pass(step)  # reason why a batch cannot be divided, or an empty string
+        self.one_pass = why_one_pass(step, settings)  # reason why a batch cannot be divided, or an empty string
         check_one_pass(self.one_pass, self.objective, settings, ranks)
         self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
@@ -89,7 +90,8 @@ class OptimizerStep:
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
         # With a small model the GPU waits for the host; a CUDA graph avoids that. Several ranks, micro-batches, and
         # objectives with more than a loss need the host during a step, so they run without CUDA graphs.
-        self.plain = not (self.carried or self.objective.whole_batch or self.objective.preconditions)
+        self.natural = settings.optimizer == "natural"
+        self.plain = not (self.carried or self.objective.whole_batch or self.objective.preconditions or self.natural)
         graphs = self.plain and compiled and self.device.type == "cuda" and ranks.world == 1
         use_graphs = graphs and settings.cuda_graphs is not False
         self.whole_call: Any = self.call
@@ -109,7 +111,7 @@ class OptimizerStep:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
-        if self.objective.preconditions:
+        if self.objective.preconditions or self.natural:
             self._precondition()
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if is_sharded(norm):
@@ -136,13 +138,19 @@ class OptimizerStep:
         return StepResult(loss, norm)
 
     def _precondition(self) -> None:
-        """Let the objective transform the gradient, if it is finite."""
+        """Transform the gradient, if it is finite: to a natural gradient, or by the objective."""
         assert self.last is not None
-        weights = dict(self.step.model.named_parameters())
+        model, weights = self.step.model, dict(self.step.model.named_parameters())
         gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
-        if torch.isfinite(torch.nn.utils.get_total_norm(gradients.values())):
-            for name, value in self.objective.precondition(self.step.model, self.last, gradients).items():
-                weights[name].grad = value.to(weights[name].dtype)
+        if not torch.isfinite(torch.nn.utils.get_total_norm(gradients.values())):
+            return
+        if self.natural:
+            fisher = self.objective.fisher(model, self.last)
+            found = natural_gradient(model, fisher, gradients, self.settings.damping)
+        else:
+            found = self.objective.precondition(model, self.last, gradients)
+        for name, value in found.items():
+            weights[name].grad = value.to(weights[name].dtype)
 
     def _carry(self, fine: Tensor | None) -> None:
         """Keep the new values of the carried tensors if the gradient was finite."""
@@ -280,9 +288,11 @@ class OptimizerStep:
         return contextlib.nullcontext()
 
 
-def why_one_pass(step: Step) -> str:
+def why_one_pass(step: Step, settings: Train) -> str:
     """Reason against dividing a batch into micro-batches; empty if there is none."""
     objective = step.objective
+    if settings.optimizer == "natural":
+        return "train.optimizer: natural needs the derivatives of all samples of a batch"
     if objective.whole_batch:
         return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
     if objective.preconditions:
@@ -301,10 +311,27 @@ def check_one_pass(reason: str, objective: Objective, settings: Train, ranks: Ra
         message = f"train.micro_batch cannot be used, because {reason}"
         hint = "Remove train.micro_batch; a smaller train.batch needs less memory."
         raise UserError(message, hint=hint, key="train.micro_batch")
+    if settings.optimizer == "natural":
+        _check_natural(objective, settings, ranks)
     if objective.preconditions and settings.shard == "full" and ranks.world > 1:
         why = f"`objective.kind: {objective.kind}` transforms the gradient of all weights together"
         message = f"train.shard: full cannot be used, because {why}"
         raise UserError(message, hint="Use train.shard: none.", key="train.shard")
+
+
+def _check_natural(objective: Objective, settings: Train, ranks: Ranks) -> None:
+    """Raise an error if natural gradients cannot be computed."""
+    key = "train.optimizer"
+    if not objective.has_fisher or objective.preconditions:
+        message = f"train.optimizer: natural cannot be used with `objective.kind: {objective.kind}`, which defines"
+        message += " another transformation of the gradient" if objective.has_fisher else " no Fisher matrix"
+        raise UserError(message, hint="Use train.optimizer: adamw.", key=key)
+    if ranks.world > 1:
+        message = f"train.optimizer: natural runs in one process, but there are {ranks.world}"
+        raise UserError(message, hint="Train on one device, or use train.optimizer: adamw.", key=key)
+    if settings.packed:
+        message = "train.optimizer: natural needs padded samples, but train.packed is set"
+        raise UserError(message, hint="Set train.packed: false.", key=key)
 
 
 def give_own_code(module: nn.Module) -> None:
@@ -353,6 +380,9 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
     """Autocast dtype of matrix products; None to use the dtype of the weights."""
     if settings.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else None
+    if settings.precision == "float64" and device.type == "mps":
+        message = "train.precision: float64 cannot be used, because the device mps has no double precision"
+        raise UserError(message, hint="Use train.device: cpu.", key="train.precision")
     if settings.precision == "bfloat16" and device.type != "cuda":
         message = f"train.precision: bfloat16 needs a CUDA device, but the device is {device}"
         raise UserError(message, hint="Use auto or float32.", key="train.precision")

@@ -39,6 +39,7 @@ TABLES = {
     "copying_memory": ({"number": 60, "lag": 4}, {"symbols": 3}),
     "lattices": ({"size": 4, "number": 6, "chains": 5, "samples": 1, "cache": ""}, {"boundary": "open"}),
     "pronouns": ({"number": 60, "farthest": 6}, {"farthest": 3}),
+    "quantum": ({"number": 60, "size": 8}, {"j2": 0.5}),
 }
 MAPS = ("flows",)  # written as maps, not as samples: tests/domains/atmosphere/simulate
 EVERY_SEQUENCE = [(kind, *case) for kind, cases in SEQUENCES.items() for case in cases]

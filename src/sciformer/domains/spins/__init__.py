@@ -1,9 +1,11 @@
-"""Spins on a lattice: images of one channel."""
+"""Spins on a lattice: images of one channel, and states of quantum spins."""
 
 from ...recipe.field import Field
 
 FIELD = Field(
     title="Spins",
     uses=("images",),
-    simulation={"lattices": ".simulation:IsingLattices"},
+    data={"states": ".quantum.states:States"},
+    objective={"energy": ".quantum.energy:Energy"},
+    simulation={"lattices": ".simulation:IsingLattices", "quantum": ".quantum.states:GroundStates"},
 )

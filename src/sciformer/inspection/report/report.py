@@ -82,6 +82,8 @@ class ReportData:
                 MAX_EVALUATED_TRAIN_SAMPLES if part == "train" else MAX_EVALUATED_SAMPLES,
             )
             some = dataset
+            if data.objective.needs_all:
+                most = len(dataset)
             if dataset.windows is None and len(dataset) > most:  # of windows, only the first ones are evaluated
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)

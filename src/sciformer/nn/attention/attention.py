@@ -35,6 +35,7 @@ class AttentionArguments(TypedDict, total=False):
     compress: int | None
     places: int | tuple[int, ...] | None
     lead: int
+    content: bool
 
 
 class Attention(nn.Module):
@@ -58,6 +59,8 @@ class Attention(nn.Module):
     compress    number of learned mixtures of tokens in place of the keys and values (Linformer, arXiv 2006.04768);
                 `places` is the number of token positions (or the shape of a grid), and `lead` is the number of tokens
                 without a position at the beginning of a sequence
+    content     False: no queries and keys; the weights follow from the bias of the positions alone (factored attention,
+                arXiv 2211.05504), so they are equal for all samples
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Attention(nn.Module):
         compress: int | None = None,
         places: int | tuple[int, ...] | None = None,
         lead: int = 0,
+        content: bool = True,
     ) -> None:
         super().__init__()
         one_of("the kernel", kernel, ["auto", *KERNELS])
@@ -94,7 +98,11 @@ class Attention(nn.Module):
             raise UserError(f"kv_heads must divide the number of heads ({heads}), but it is {kv_heads}")
         self.dim, self.heads, self.kv_heads, self.head_dim = dim, heads, kv_heads, head_dim
         self.dropout, self.kernel = dropout, kernel
-        self.widths = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
+        if not content and (kv_heads != heads or score != "scaled_dot" or compress or turn_values):
+            message = "attention without content has no queries and keys, so it takes no option of them"
+            raise UserError(message, hint="Leave out kv_heads, score, compress and turn_values.")
+        self.content = content
+        self.widths = [heads * head_dim * content, kv_heads * head_dim * content, kv_heads * head_dim]
         self.qkv = nn.Linear(dim, sum(self.widths), bias=bias)
         self.out = nn.Linear(heads * head_dim, dim, bias=bias)
         self.score: Score = make_score(score, head_dim, heads, length)
@@ -106,7 +114,9 @@ class Attention(nn.Module):
             raise UserError(message, hint="Pass places, a number or the shape of a grid.")
         self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
         # If only a rotation lies between the projection and the score, kernels may read the projection itself.
-        self.direct = not (qk_norm != "none" or turn_values or compress) and type(self.score) in (Dot, ScaledDot)
+        self.direct = (
+            content and not (qk_norm != "none" or turn_values or compress) and type(self.score) in (Dot, ScaledDot)
+        )
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
     def forward(
@@ -145,6 +155,10 @@ class Attention(nn.Module):
         batch, n, _ = x.shape
         sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
         qkv, dropout = self.qkv(x), self.dropout if self.training else 0.0
+        if not self.content:
+            v = self._split(qkv)
+            nothing = torch.zeros_like(v)  # scores of 0: softmax of the bias alone
+            return Request(nothing, nothing, v, sight, self.score, dropout, store=store)
         q, k, v = (self._split(part) for part in qkv.split(self.widths, -1))
         if self.direct:
             return Request(q, k, v, sight, self.score, dropout, qkv, rotation, store)

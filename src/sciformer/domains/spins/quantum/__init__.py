@@ -1,0 +1,1 @@
+"""Quantum spins: Hamiltonians, exact ground states, and transformers as wave functions."""
