@@ -12,6 +12,7 @@ a time and keeps the best weights.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -177,7 +178,8 @@ def train_until(recipe: Recipe, folder: Path, until: float, **tables: Any) -> tu
 
     If the compiler fails, the training begins again without it.
     """
-    alarm = threading.Timer(max(1.0, until - time.time()), os.kill, (os.getpid(), signal.SIGTERM))
+    wait = min(max(1.0, until - time.time()), threading.TIMEOUT_MAX)
+    alarm = threading.Timer(wait, os.kill, (os.getpid(), signal.SIGTERM))
     alarm.daemon = True
     alarm.start()
     began, complete, compiled = time.time(), True, True
@@ -206,18 +208,28 @@ def train_until(recipe: Recipe, folder: Path, until: float, **tables: Any) -> tu
     return run, found | {"learning_rate": recipe.train.learning_rate}
 
 
-def pack(run: Run, file: Path) -> None:
-    """Pack recipe, log and weights of a run into a tar file."""
-    with tarfile.open(file.with_suffix(".partial"), "w") as packed:
+def pack(run: Run, file: Path, most: int | None = None) -> None:
+    """Pack recipe, log and weights of a run into a tar file, or into FILE.0, FILE.1, ... of `most` bytes each."""
+    partial = file.with_suffix(".partial")
+    with tarfile.open(partial, "w") as packed:
         for path in sorted(run.path.rglob("*")):
             inside = path.relative_to(run.path)
             if path.is_file() and "checkpoints" not in inside.parts and "tensorboard" not in inside.parts:
                 packed.add(path, str(inside))
-    file.with_suffix(".partial").replace(file)
+    if most is None:
+        partial.replace(file)
+        return
+    whole = partial.read_bytes()
+    for number, start in enumerate(range(0, len(whole), most)):
+        Path(f"{file}.{number}").write_bytes(whole[start : start + most])
+    partial.unlink()
 
 
 def unpack(file: Path, folder: Path) -> Run:
     """Open a packed run."""
-    with tarfile.open(file) as packed:
+    parts = (
+        [file] if file.exists() else sorted(file.parent.glob(f"{file.name}.*"), key=lambda part: int(part.suffix[1:]))
+    )
+    with tarfile.open(fileobj=io.BytesIO(b"".join(part.read_bytes() for part in parts))) as packed:
         packed.extractall(folder, filter="data")
     return Run(folder)

@@ -76,6 +76,9 @@ def test_a_training_ends_at_a_time_with_its_best_weights(recipe, tmp_path):
     pack(run, tmp_path / "run.tar")
     again = unpack(tmp_path / "run.tar", tmp_path / "again")
     assert again.about["parameters"] == found["parameters"]
+    pack(run, tmp_path / "parts.tar", most=100_000)
+    assert len(list(tmp_path.glob("parts.tar.*"))) > 1
+    assert unpack(tmp_path / "parts.tar", tmp_path / "joined").scores == again.scores
 
 
 def test_a_training_with_enough_time_is_complete(recipe, tmp_path):
