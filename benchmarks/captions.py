@@ -16,16 +16,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +27,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from call import Call, unpack
 from captions_tasks import (
     KEEP_SEED,
     MODELS,
@@ -42,7 +37,6 @@ from captions_tasks import (
     pointing,
     scenes_of,
     simulate,
-    unpack,
     work,
 )
 from measure import RESULTS, ROOT, Row, commit, hardware, record, versions
@@ -50,8 +44,6 @@ from sciformer.domains.images.simulate.scenes import Scenes
 from sciformer.inspection.alignment import align
 from sciformer.inspection.attention import excess_over, relative_to_uniform
 
-SHOWN_SECONDS = 40.0  # between two tables of progress
-RESERVE_SECONDS = 6.0  # at the end of a call, to copy the results
 PICTURE = ROOT / "docs" / "pictures" / "images-captions.png"
 NAMES = {"coca": "CoCa", "transformer": "Transformer", "show_attend_tell": "Show, Attend\nand Tell"}
 DRAWN_SEED, DRAWN_WORDS = 3, 9  # of the drawn scene
@@ -60,105 +52,20 @@ DRAWN_SEED, DRAWN_WORDS = 3, 9  # of the drawn scene
 # All models on one GPU
 
 
-class Call:
-    """Trainings side by side, each in a process, until the time is over."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.began = options, time.time()
-        self.out, self.cache = options.out.resolve(), str((options.out / "scenes").resolve())
-        self.end = self.began + options.seconds - RESERVE_SECONDS
-        self.until = self.began + options.train_share * options.seconds
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def __call__(self) -> None:
-        shutil.rmtree(self.out, ignore_errors=True)
-        self.out.mkdir(parents=True)
-        self.simulate()
-        names = [(model, seed) for seed in self.options.seeds for model in self.options.only]
-        for model, seed in names:
-            self.start(model, seed)
-        shown = time.time()
-        try:
-            while time.time() < self.end and any(process.poll() is None for process in self.running.values()):
-                time.sleep(1.0)
-                if time.time() - shown > SHOWN_SECONDS:
-                    shown = time.time()
-                    self.copy()
-                    self.show()
-        finally:
-            for process in self.running.values():
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            self.copy()
-        self.show()
-        self.complain()
-
-    def simulate(self) -> None:
-        """Simulate all pieces into the cache, side by side."""
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        tiny = self.options.tiny
-        with ProcessPoolExecutor(self.options.simulators, get_context("spawn")) as pool:
-            made = [pool.submit(simulate, self.cache, tiny, *piece) for piece in pieces_of(self.cache, tiny)]
-            total = sum(one.result() for one in made)
-        print(f"{self.clock()} {total:,} scenes simulated", flush=True)
-
-    def start(self, model: str, seed: int) -> None:
-        name, options = f"{model}-{seed}", self.options
-        folder = self.out / name
-        folder.mkdir()
-        words = [sys.executable, __file__, "work", model, str(seed), "--out", str(folder), "--cache", self.cache]
-        words += ["--device", options.device, "--until", str(self.until), *(["--tiny"] if options.tiny else [])]
-        threads = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "2", "PYTHONUNBUFFERED": "1"}
-        with (folder / "log.txt").open("wb") as log:
-            self.running[name] = subprocess.Popen(
-                words, stdout=log, stderr=log, env=os.environ | threads, start_new_session=True
-            )
-
-    def clock(self) -> str:
-        return f"[{time.time() - self.began:4.0f} s]"
-
-    def copy(self) -> None:
-        """Write the results so far, and copy them."""
-        found = results_in(self.out)
-        partial = self.out / "captions.partial"
-        partial.write_text(json.dumps(found, indent=1))
-        partial.replace(self.out / "captions.json")
-        if self.options.copy is None:
-            return
-        self.options.copy.mkdir(parents=True, exist_ok=True)
-        shutil.copy(self.out / "captions.json", self.options.copy)
-        for file in self.out.glob(f"*-{KEEP_SEED}/*.tar"):
-            shutil.copy(file, self.options.copy)
-        with (self.options.copy / "captions-log.txt").open("w") as whole:
-            for folder in sorted(path.parent for path in self.out.glob("*/log.txt")):
-                print(f"== {folder.name}\n{(folder / 'log.txt').read_text(errors='replace')[-60_000:]}", file=whole)
-
-    def show(self) -> None:
-        """Print a line for each process."""
-        print(self.clock(), flush=True)
-        for name, process in self.running.items():
-            folder, state = self.out / name, {None: "runs", 0: "done"}.get(process.poll(), "FAILED")
-            line = ""
-            if (folder / "found.json").exists():
-                one = json.loads((folder / "found.json").read_text())
-                line = f"{one['steps']}/{one['asked_steps']} steps in {one['train_s']:.0f} s; {shortly(one)}"
-            elif (folder / "log.txt").exists():
-                line = " ".join((folder / "log.txt").read_text(errors="replace").splitlines()[-1:])[:110]
-            print(f"  {name:20} {state:6} {line}", flush=True)
-
-    def complain(self) -> None:
-        """Print the end of the log of each process that failed."""
-        for name, process in self.running.items():
-            if process.poll() not in (0, -signal.SIGKILL):
-                print(f"== {name}\n{(self.out / name / 'log.txt').read_text(errors='replace')[-1500:]}", flush=True)
-
-
-def results_in(folder: Path) -> list[dict[str, Any]]:
-    """Results of all processes in a folder."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*/found.json"))]
+def run_all(options: argparse.Namespace) -> None:
+    """Simulate the scenes once, and train all models side by side."""
+    call = Call("captions", options.out, options.seconds, options.copy, shortly, [f"*-{KEEP_SEED}/*.tar"])
+    cache = str(call.out / "scenes")
+    pieces = [(cache, options.tiny, *piece) for piece in pieces_of(cache, options.tiny)]
+    call.simulate(simulate, pieces, options.simulators)
+    until = call.began + options.train_share * options.seconds
+    for seed in options.seeds:
+        for model in options.only:
+            name = f"{model}-{seed}"
+            words = [sys.executable, __file__, "work", model, str(seed), "--out", str(call.out / name)]
+            words += ["--cache", cache, "--device", options.device, "--until", str(until)]
+            call.start(name, [*words, *(["--tiny"] if options.tiny else [])])
+    call.watch()
 
 
 def shortly(one: dict[str, Any]) -> str:
@@ -328,7 +235,7 @@ def main() -> None:
             part.add_argument("--out", type=Path, default=PICTURE)
     chosen = parser.parse_args()
     if chosen.part == "run":
-        Call(chosen)()
+        run_all(chosen)
     elif chosen.part == "work":
         where = chosen.out, chosen.cache, chosen.tiny, chosen.device, chosen.until
         work(chosen.model, chosen.seed, *where)

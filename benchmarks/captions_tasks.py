@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import tarfile
-import threading
-import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,13 +13,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from call import Found, Results, pack, train_until
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Samples
 from sciformer.domains.images import scaling
 from sciformer.domains.images.scenes.captions import Caption, Group, parse_caption
 from sciformer.domains.images.scenes.things import COLOURS, SHAPES, SIZES, Kind, parse_things
 from sciformer.domains.images.simulate.scenes import Scenes
-from sciformer.errors import Stopped, UserError
+from sciformer.errors import UserError
 from sciformer.evaluation.embed import embed
 from sciformer.evaluation.zero_shot import zero_shot
 from sciformer.generation.translate import translate
@@ -34,10 +28,9 @@ from sciformer.metrics.retrieval import ranks, recall_1
 from sciformer.models.encoder_decoder import SOURCE, TARGET
 from sciformer.nn import Watch
 from sciformer.recipe import Recipe
-from sciformer.run import Run, train
+from sciformer.run import Run
 
 Array = np.ndarray
-Found = dict[str, Any]
 RECIPES = {
     "coca": "images/coca",
     "show_attend_tell": "images/show-attend-tell",
@@ -94,43 +87,8 @@ def fit(model: str, seed: int, out: Path, cache: str, tiny: bool, device: str, u
         tables = {part: labelled(section, part) for section in [recipe.data] for part in ("train", "valid")}
         tables = {"data": tables["train"], "valid": tables["valid"]}
         recipe = labels_recipe(recipe)
-    alarm = threading.Timer(max(1.0, until - time.time()), os.kill, (os.getpid(), signal.SIGTERM))
-    alarm.daemon = True
-    alarm.start()
-    began, complete, compiled = time.time(), True, True
-    try:
-        try:
-            run = train(recipe, out / "run", report=False, **tables)
-        except Stopped:
-            raise
-        except Exception:  # a compiler that fails is no reason to lose the run
-            if recipe.train.compile is False or device == "cpu":
-                raise
-            traceback.print_exc()
-            print("again, without the compiler", flush=True)
-            compiled, recipe = False, recipe.change({"train.compile": False})
-            run = train(recipe, out / "run", fresh=True, report=False, **tables)
-    except Stopped as stopped:
-        print(f"stopped: {stopped}", flush=True)
-        run, complete = Run(out / "run"), False
-    finally:
-        alarm.cancel()
-    records = [record for record in run.records if "step" in record]
-    about: Found = {
-        "complete": complete,
-        "compiled": compiled and recipe.train.compile is not False,
-        "steps": max((r["step"] for r in records), default=0),
-    }
-    about |= {
-        "asked_steps": recipe.train.steps,
-        "parameters": run.about["parameters"],
-    }
-    about |= {"batch": recipe.train.batch, "train_s": round(time.time() - began, 1), "device": str(run.device)}
-    about["valid"] = {key: value for key, value in run.scores.items() if isinstance(value, (int, float))}
-    about["learning_rate"], about["scenes"] = (
-        recipe.train.learning_rate,
-        recipe.data.number if not tables else len(tables["data"]["label"]),
-    )
+    run, about = train_until(recipe, out / "run", until, **tables)
+    about["scenes"] = recipe.data.number if not tables else len(tables["data"]["label"])
     return run, about
 
 
@@ -166,23 +124,6 @@ def labels_recipe(recipe: Recipe) -> Recipe:
             "train": loop,
         }
     )
-
-
-def pack(run: Run, file: Path) -> None:
-    """Pack recipe, log and weights of a run into a tar file."""
-    with tarfile.open(file.with_suffix(".partial"), "w") as packed:
-        for path in sorted(run.path.rglob("*")):
-            inside = path.relative_to(run.path)
-            if path.is_file() and "checkpoints" not in inside.parts and "tensorboard" not in inside.parts:
-                packed.add(path, str(inside))
-    file.with_suffix(".partial").replace(file)
-
-
-def unpack(file: Path, folder: Path) -> Run:
-    """Open a packed run."""
-    with tarfile.open(file) as packed:
-        packed.extractall(folder, filter="data")
-    return Run(folder)
 
 
 # Captions
@@ -443,20 +384,8 @@ def work(model: str, seed: int, out: Path, cache: str, tiny: bool, device: str, 
     sizes = TINY_SIZES if tiny else SIZES_OF_PARTS
     out.mkdir(parents=True, exist_ok=True)
     run, found = fit(model, seed, out, cache, tiny, device, until)
-    found = {"model": model, "seed": seed, **found}
-    file, scenes = out / "found.json", scenes_of(cache, tiny)
-
-    def add(name: str, make: Callable[[], Found]) -> None:
-        began = time.time()
-        try:
-            found[name] = make() | {"seconds": round(time.time() - began, 1)}
-        except Exception as error:  # the other parts are worth having
-            found.setdefault("errors", {})[name] = repr(error)
-            print(f"{name} failed: {error!r}", flush=True)
-        written = file.with_suffix(".partial")
-        written.write_text(json.dumps(found))
-        written.replace(file)
-
+    results = Results(out / "found.json", {"model": model, "seed": seed, **found})
+    add, scenes = results.add, scenes_of(cache, tiny)
     add("origin", origin_of(device))
     tables: Found = {part: dict(scenes.make(sizes["scenes"], part=part)) for part in PARTS.values()}
     if model != "labels":
@@ -474,7 +403,7 @@ def work(model: str, seed: int, out: Path, cache: str, tiny: bool, device: str, 
     if model in ("coca", "labels"):
         seen = dict(scenes.make(sizes["probe"], part="file"))
         add("probe", lambda: probe(run, seen, tables["test"]))
-    found["done"] = True
+    results.found["done"] = True
     add("finished", dict)
 
 

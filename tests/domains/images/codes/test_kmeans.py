@@ -3,7 +3,14 @@
 import numpy as np
 import torch
 
-from sciformer.domains.images.codes.kmeans import cluster_patches, distinct_rows, nearest_codes, thin_rows
+from sciformer.domains.images.codes import kmeans
+from sciformer.domains.images.codes.kmeans import (
+    cluster_patches,
+    distinct_inverse,
+    distinct_rows,
+    nearest_codes,
+    thin_rows,
+)
 
 
 def test_clusters_are_found():
@@ -37,3 +44,17 @@ def test_few_rows_are_the_codebook():
     assert np.array_equal(thin_rows(rows, 9), rows)
     assert np.array_equal(thin_rows(rows, 2), thin_rows(rows, 2))
     assert len(thin_rows(rows, 2)) == 2
+
+
+def test_rows_are_put_together_from_distinct_rows():
+    rows = np.random.default_rng(0).integers(0, 2, (300, 3), np.uint8)
+    found, inverse = distinct_inverse(rows)
+    assert len(found) == 8
+    assert np.array_equal(found[inverse], rows)
+
+
+def test_rows_with_equal_hashes_stay_apart(monkeypatch):
+    monkeypatch.setattr(kmeans, "_hashes", lambda rows: np.zeros(len(rows), np.uint64))
+    rows = np.array([[1, 2], [3, 4], [1, 2]], np.uint8)
+    found, inverse = distinct_inverse(rows)
+    assert np.array_equal(found[inverse], rows)

@@ -24,10 +24,25 @@ ROWS_AT_ONCE = 1 << 14  # patches whose distances are computed at a time
 def distinct_rows(patches: Array, known: Array | None = None) -> Array:
     """Distinct rows of patches (n, pixels), and of the rows `known` so far."""
     rows = np.ascontiguousarray(patches if known is None else np.concatenate([known, patches]))
+    # equal hashes of different rows do no harm: a patch is missing
+    return np.asarray(rows[np.sort(np.unique(_hashes(rows), return_index=True)[1])])
+
+
+def distinct_inverse(patches: Array) -> tuple[Array, Array]:
+    """Distinct rows of patches (n, pixels), and the index (n,) of each patch among them."""
+    rows = np.ascontiguousarray(patches)
+    _, first, inverse = np.unique(_hashes(rows), return_index=True, return_inverse=True)
+    found, inverse = rows[first], inverse.reshape(-1)
+    if not np.array_equal(found[inverse], rows):  # equal hashes of different rows
+        return rows, np.arange(len(rows))
+    return found, inverse
+
+
+def _hashes(rows: Array) -> Array:
     code = np.zeros(len(rows), np.uint64)
-    for column in _as_words(rows).T:  # equal hashes of different rows do no harm: a patch is missing
+    for column in _as_words(rows).T:
         code = mix(code ^ column)
-    return np.asarray(rows[np.sort(np.unique(code, return_index=True)[1])])
+    return code
 
 
 def _as_words(rows: Array) -> Array:

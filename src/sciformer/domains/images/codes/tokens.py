@@ -24,7 +24,7 @@ from ..draw import draw_image
 from ..levels import PixelLevels, round_to_levels
 from ..png import PICTURE_SUFFIX, write_pictures
 from . import autoencoder
-from .kmeans import MAX_PATCHES, cluster_patches, distinct_rows, nearest_codes, thin_rows
+from .kmeans import MAX_PATCHES, cluster_patches, distinct_inverse, distinct_rows, nearest_codes, thin_rows
 
 BEGIN = 0  # id of the begin token; codeword k has the id k + 1
 
@@ -151,8 +151,9 @@ class Codes(Maskable, Invertible):
         if self.autoencoder:
             found = autoencoder.unpack(self.state["autoencoder"]).encode(images)
         else:
-            rows, book = (torch.from_numpy(np.array(part, np.float32)) for part in (self._cut(images), self.codebook))
-            found = nearest_codes(rows, book).numpy()
+            patches, inverse = distinct_inverse(self._cut(images))  # most patches are background
+            rows, book = (torch.from_numpy(np.array(part, np.float32)) for part in (patches, self.codebook))
+            found = nearest_codes(rows, book).numpy()[inverse]
         ids = np.full((len(images), 1 + count), BEGIN, np.int32)
         ids[:, 1:] = found.reshape(len(images), count) + 1
         return Stream({"ids": ids.reshape(-1)}, np.full(len(images), 1 + count, np.int64))
