@@ -277,7 +277,10 @@ def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
 
 @torch.no_grad()
 def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]:
-    """Predictions: values (B, V) and True, or log odds (B, classes) and False."""
+    """Predictions of samples, and True for regression (False for classes).
+
+    Regression: values (B, values). Classes: log odds (B, classes).
+    """
     with eval_mode(step):
         found, values = model_answers(step.model, prepare_inputs(step, assembly, batch))
     return np.asarray(found.double().cpu().numpy()), values

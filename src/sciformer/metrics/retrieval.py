@@ -91,7 +91,9 @@ def reverse_mean_rank(reverse_rank: ArrayLike) -> float:
 def pair_accuracy(matched: ArrayLike) -> float:
     """Mean share of matched pairs in a batch.
 
-    matched   (n,) share of the two directions in which the pair of a sample has the largest similarity: 0, ½ or 1
+    matched   (n,) share of correct directions for each pair: 0, ½ or 1
+
+    A direction (first to second, or back) is correct if the pair has the largest similarity among all candidates.
     """
     values = floats("matched", matched)
     return float(values.mean()) if numbers(values) else NAN

@@ -136,7 +136,10 @@ def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
 
 @metric("higher", ("tags", "truth"), "F1 of entities, counted by exact match of words and type")
 def entity_f1(tags: Sequences, truth: Sequences) -> float:
-    """F1 over all entities: 2 right / (predicted + true), with exact matches as right."""
+    """F1 over all entities: 2 correct / (predicted + true).
+
+    An entity is correct if its words and its type match exactly.
+    """
     return _all(tags, truth).f1
 
 

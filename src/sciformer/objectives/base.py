@@ -96,8 +96,8 @@ class Objective(Section):
     (default: no). `step` then gets the batch in one piece, finds the samples of other ranks in `ModelInputs.gathered`,
     and returns the same loss on each rank."""
     needs_all: ClassVar[bool] = False
-    """Whether the loss is a sum over all samples of a part (a partition function), so that no share of them can be
-    evaluated alone. `train.batch` must then be at least the number of samples."""
+    """Whether the loss needs all samples of a part together, for example for a partition function. `train.batch` must
+    then be at least the number of samples."""
     preconditions: ClassVar[bool] = False
     """Whether `precondition` transforms the gradients."""
     row_units: ClassVar[tuple[str, ...]] = ()

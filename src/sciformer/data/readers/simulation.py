@@ -325,7 +325,7 @@ def load_or_make(path: Path | None, make: Callable[[], Table], write: bool = Tru
 
 
 def _to_arrays(table: Table) -> dict[str, Array]:
-    """Arrays of a piece to store: flat values of lists; shared `lengths` only once."""
+    """Arrays to store for a table; lists as flat values, with their common lengths."""
     columns = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
     lists = {name: column.lengths for name, column in table.items() if isinstance(column, Lists)}
     return columns | ({LENGTHS: next(iter(lists.values())), LISTS: np.array(list(lists))} if lists else {})

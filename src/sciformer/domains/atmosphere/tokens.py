@@ -327,7 +327,10 @@ class Cubes(Restorable):
     # Labels and plots
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Hours before the end of the neighbourhood, level, row and column of each cube."""
+        """Time, level, row and column of each cube.
+
+        The time is in hours from the end of the neighbourhood.
+        """
         at, time = stream.columns["at"], stream.columns["time"]
         several = self.shape[0] > 1
         return [

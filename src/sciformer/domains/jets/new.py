@@ -474,10 +474,10 @@ def find_particles(kinds: ColumnKinds, members: str = "") -> ParticleColumns:
         if lists:
             begins = "the momenta belong to other objects" if whole else "the columns with lists are"
             seen = f"{begins}: {', '.join(lists[:12])}{', ...' * (len(lists) > 12)}"
-        needed = "px, py, pz or pt, eta, phi; and energy or mass, if known"
         raise UserError(
-            f"the files have no lists of particle momenta ({needed}); {seen}",
-            hint="Define these columns in data.new; `sciformer recipes jets/part` shows this key.",
+            f"the files have no lists of particle momenta (px, py, pz or pt, eta, phi); {seen}",
+            hint="Define these columns, and energy or mass if known, in data.new; `sciformer recipes jets/part` shows "
+            "this key.",
         )
     stem = members if members and members in whole else max(whole, key=_rank_prefix)
     own = {name[len(stem) :].lower(): name for name in lists if name.startswith(stem)}

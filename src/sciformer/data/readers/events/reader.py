@@ -63,8 +63,9 @@ class EventFiles(FileSet):
     tree: str = ""
     """Name of the tree in ROOT files, or of the pandas table in HDF5 files (default: the only tree)."""
     mask: str = ""
-    """Mask of padded arrays in HDF5 and NPZ files: an array (n, m), true for real entries, or a count (n,); `zeros` if
-    zeros are padding (default: an array named mask, valid, lengths, counts, count or n)."""
+    """Name of the mask of padded arrays in HDF5 and NPZ files (default: an array named mask, valid, lengths, length,
+    counts, count or n). The mask has shape (n, m), true for real entries, or (n,), the number of real entries. zeros:
+    no mask, zeros are padding."""
     axes: dict[str, list[str]] = Field(default_factory=dict)
     """Column names for the last axis of an array: {points: [x, y, z]} for a shape (n, m, 3) or (n, 3)
     (default: NAME_0, NAME_1, ...)."""

@@ -84,7 +84,7 @@ def hour_bins(date: Array, hours: int) -> Array:
 
 
 class ClimatologyFit:
-    """Least-squares fit of a climatology, block of times by block of times.
+    """Least-squares fit of a climatology; `add` takes the data in blocks of times.
 
     levels   number of levels
     step     hours between two times

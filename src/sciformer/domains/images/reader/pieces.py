@@ -96,7 +96,7 @@ class ImageChunks:
         return np.concatenate([rows for some in self.pieces for _, rows in some])
 
     def known_column(self, name: str, lists: bool = False) -> Array | None:
-        """Column of all images, if no image must be decoded for it; else None."""
+        """Column of all images; None for lists and for columns that need decoded images."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
         if lists or name not in self.columns:

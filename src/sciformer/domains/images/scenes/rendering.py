@@ -66,7 +66,8 @@ def box_of(kind: Kind, x: int, y: int, side: int) -> Box:
 def render(shape: Array, colour: Array, size: Array, x: Array, y: Array, side: int) -> Array:
     """Render scenes (n, H, W, 3) of 8 bits from shapes, colours, sizes and centres.
 
-    All four arrays have shape (n, K) for K things; a shape of -1 is no thing. Masks must lie within the picture.
+    All arrays have shape (n, K) for K things; a shape of -1 is no thing. Centres must lie within the picture of
+    `side` x `side` pixels; things are cut off at its edges.
     """
     made = templates(side)
     reach = made.reach
