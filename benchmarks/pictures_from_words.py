@@ -515,7 +515,7 @@ def collect(plan: str, folder: Path, out: Path) -> None:
     for (task, way), found in groups.items():
         first = found[0]
         if task == "ceiling":
-            more = {name: value_at(first, ("ceiling", name)) for name in ("pictures", "codewords")}
+            more: Found = {name: value_at(first, ("ceiling", name)) for name in ("pictures", "codewords")}
             scenes = "share of scenes read as written"
             add(f"from_text{prefix}.ceiling", found, ("ceiling", "codes"), scenes, **more)
             add(f"from_text{prefix}.ceiling.true_pictures", found, ("ceiling", "true"), scenes, **more)
@@ -536,7 +536,7 @@ def collect(plan: str, folder: Path, out: Path) -> None:
             for key in ("plain", "guided"):
                 name = head if key == "plain" else f"{head}.guided"
                 add(f"{name}.accuracy", found, (key, "accuracy"), "share of digits", **more)
-                beside = {"true_digits": first.get("nearest_true")}
+                beside: Found = {"true_digits": first.get("nearest_true")}
                 add(f"{name}.nearest", found, (key, "nearest"), "grey levels", **beside)
                 beside = {"true_digits": first.get("distance_true")}
                 add(f"{name}.distance", found, (key, "distance"), "grey levels", **beside)

@@ -271,6 +271,7 @@ def drawn_others() -> str:
         "generate_ising.{}.phase_error": ("error of the probability of order, by a classifier", 3, 1, ""),
     }
     lines = []
-    for name, (words, *form) in wanted.items():
-        lines.append([words, *(ranged(found.get(name.format(way)), *form) for way in ("codes", "diffusion"))])
+    for name, (words, digits, times, unit) in wanted.items():
+        pair = [found.get(name.format(way)) for way in ("codes", "diffusion")]
+        lines.append([words, *(ranged(row, digits, times, unit) for row in pair)])
     return markdown(["", "codes", "diffusion"], lines)
