@@ -94,8 +94,9 @@ class Call:
                     self.show()
         finally:
             for process in self.running.values():
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                if process.poll() is None:  # else its number may be that of another process by now
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self.copy()
         self.show()

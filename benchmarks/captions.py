@@ -27,12 +27,11 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from call import Call, unpack
+from call import Call, Found, unpack
 from captions_tasks import (
     KEEP_SEED,
     MODELS,
     SIZES_OF_PARTS,
-    Found,
     pieces_of,
     pointing,
     scenes_of,

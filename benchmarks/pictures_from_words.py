@@ -9,9 +9,9 @@ Tasks: `ceiling` (the parser on true pictures, and on pictures rebuilt from code
 captions), `digits` (scikit-learn's digits from their class), `ising` (spins at a temperature). A task with a way and a
 seed is a process. On a GPU all processes run side by side (`call.py`): a short trial measures the seconds of a step,
 and the training takes the steps that fit into --train-share of the time. Results come after each part:
-OUT/pictures.json, some pictures of each process, and the run of the first seed of codes. On a CPU the processes run one
-after the other with all steps. The tasks of the plan `cpu` are smaller than those of the plan `gpu`, and the ids of
-their rows say so.
+OUT/pictures.json, some pictures of each process, and the run of the first seed of codes. With the plan `cpu`, they
+run one after the other with all steps. Its tasks are smaller than those of the plan `gpu`, and the ids of their rows
+say so. The plan `tiny` tries the script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from functools import partial, reduce
 from multiprocessing import get_context
 from operator import getitem
@@ -68,6 +68,7 @@ SHORT = {"train.steps": 4, "train.warmup": 1, "train.batch": 8, "model.dim": 16,
 PLANS: dict[str, dict[str, Any]] = {
     "gpu": {
         "device": "cuda",
+        "together": True,  # all processes at a time
         "prefix": "",
         "seeds": {"codes": (0,), "diffusion": (0,)},
         "tasks": ("ceiling", "scenes", "ising"),
@@ -111,6 +112,7 @@ PLANS: dict[str, dict[str, Any]] = {
     },
     "tiny": {
         "device": "cpu",
+        "together": True,
         "prefix": "_tiny",
         "seeds": {"codes": (0,), "diffusion": (0,)},
         "tasks": ("ceiling", "scenes", "digits", "ising"),
@@ -219,7 +221,7 @@ def measure_ceiling(plan: Found) -> Found:
 def measure_scenes(way: str, seed: int, plan: Found, results: Results, until: float) -> None:
     """Train on scenes; judge generated pictures by the parser, with and without guidance."""
     folder, found = results.file.parent, results.found
-    with ProcessPoolExecutor(JUDGES, get_context("spawn")) if plan["device"] == "cuda" else Here() as judges:
+    with ProcessPoolExecutor(plan["judges"], get_context("spawn")) if plan.get("judges") else Here() as judges:
         read = partial(judge_all, judges)
         read(np.zeros((JUDGES, 64, 64, 3), np.uint8), ["a red disc"] * JUDGES)  # the processes start
         recipe = make_recipe("scenes", way, seed, plan, folder.parent)
@@ -270,7 +272,10 @@ Read = Callable[[np.ndarray, Sequence[str]], list[Judgement]]
 
 def judge_all(judges: Executor, pictures: np.ndarray, captions: Sequence[str]) -> list[Judgement]:
     """Judgements of pictures by their captions, side by side."""
-    return list(judges.map(judge, pictures, captions, chunksize=max(1, len(pictures) // (4 * JUDGES))))
+    try:
+        return list(judges.map(judge, pictures, captions, chunksize=max(1, len(pictures) // (4 * JUDGES))))
+    except BrokenExecutor:  # slower, but no reason to lose the pictures
+        return list(map(judge, pictures, captions))
 
 
 def prompts_of(data: Any, most: int) -> dict[str, list[str]]:
@@ -403,11 +408,11 @@ def measure_ising(way: str, seed: int, plan: Found, results: Results, until: flo
 TASKS: dict[str, Any] = {"scenes": measure_scenes, "digits": measure_digits, "ising": measure_ising}
 
 
-def one(task: str, way: str, seed: int, plan: str, out: Path, until: float = FOREVER) -> None:
+def one(task: str, way: str, seed: int, plan: str, out: Path, until: float = FOREVER, judges: int = 0) -> None:
     """Run a task; its results are OUT/NAME/found.json."""
     torch.set_num_threads(1)
     scaling.PIXELS_AT_ONCE = 1 << 14  # fits into the cache of a core that shares its memory with many others
-    chosen, folder = PLANS[plan], out.resolve() / name_of(task, way, seed)
+    chosen, folder = PLANS[plan] | {"judges": judges}, out.resolve() / name_of(task, way, seed)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.process_time()
     about: Found = {"task": task, "way": way, "seed": seed, "steps": 0, "asked_steps": 0, "train_s": 0.0}
@@ -462,22 +467,22 @@ def scenes_of(plan: str, out: Path) -> Any:
 def run_all(options: argparse.Namespace) -> None:
     """Run all tasks of a plan: side by side on a GPU, else one after the other."""
     plan, out = options.plan, options.out.resolve()
-    todo, gpu = jobs(plan, options.tasks), PLANS[plan]["device"] == "cuda"
+    todo, together = jobs(plan, options.tasks), PLANS[plan].get("together", False)
     call = Call("pictures", out, options.seconds, options.copy, shortly, ["*/pictures-*.npz", "*/codes.tar.*"])
     write_digits(out)
     if any(task == "scenes" for task, *_ in todo):
         sources = scenes_of(plan, out).open().sources
         many = [(plan, str(out), part, piece) for part, one in sources.items() for piece in range(len(one.sizes))]
         call.simulate(simulate, many, options.simulators)
-    until = call.began + options.train_share * options.seconds if gpu else FOREVER
+    until = call.began + options.train_share * options.seconds if together else FOREVER
     for task, way, seed in todo:
         words = [sys.executable, __file__, "one", "--plan", plan, "--out", str(out), "--until", str(until)]
         words += ["--task", task, "--way", way, "--seed", str(seed)]
-        if gpu:
-            call.start(name_of(task, way, seed), words)
+        if together:
+            call.start(name_of(task, way, seed), [*words, "--judges", str(JUDGES)])
         else:
             subprocess.run(words, check=False)
-    if gpu:
+    if together:
         call.watch()
     else:
         call.copy()
@@ -510,7 +515,7 @@ def collect(plan: str, folder: Path, out: Path) -> None:
     for (task, way), found in groups.items():
         first = found[0]
         if task == "ceiling":
-            more = {name: value_at(first, ("ceiling", name)) for name in ("pictures", "codewords")}
+            more: Found = {name: value_at(first, ("ceiling", name)) for name in ("pictures", "codewords")}
             scenes = "share of scenes read as written"
             add(f"from_text{prefix}.ceiling", found, ("ceiling", "codes"), scenes, **more)
             add(f"from_text{prefix}.ceiling.true_pictures", found, ("ceiling", "true"), scenes, **more)
@@ -531,7 +536,7 @@ def collect(plan: str, folder: Path, out: Path) -> None:
             for key in ("plain", "guided"):
                 name = head if key == "plain" else f"{head}.guided"
                 add(f"{name}.accuracy", found, (key, "accuracy"), "share of digits", **more)
-                beside = {"true_digits": first.get("nearest_true")}
+                beside: Found = {"true_digits": first.get("nearest_true")}
                 add(f"{name}.nearest", found, (key, "nearest"), "grey levels", **beside)
                 beside = {"true_digits": first.get("distance_true")}
                 add(f"{name}.distance", found, (key, "distance"), "grey levels", **beside)
@@ -631,6 +636,7 @@ def main() -> None:
     part.add_argument("--way", choices=WAYS, default="codes")
     part.add_argument("--seed", type=int, default=0)
     part.add_argument("--until", type=float, default=FOREVER, help="time at which the training stops, in s since 1970")
+    part.add_argument("--judges", type=int, default=0, help="further processes that read the pictures")
     part.add_argument("--out", type=Path, required=True)
     part = parts.add_parser("collect", help="write rows")
     part.add_argument("out", type=Path, metavar="OUT")
@@ -643,7 +649,7 @@ def main() -> None:
     if chosen.part == "all":
         run_all(chosen)
     elif chosen.part == "one":
-        one(chosen.task, chosen.way, chosen.seed, chosen.plan, chosen.out, chosen.until)
+        one(chosen.task, chosen.way, chosen.seed, chosen.plan, chosen.out, chosen.until, chosen.judges)
     elif chosen.part == "collect":
         collect(chosen.plan, chosen.out, chosen.results)
     else:

@@ -201,3 +201,77 @@ def speed() -> str:
         row = found.get(f"vit_b16_{part}.images_per_s")
         lines.append([text, f"{row['value']:,.0f}" if row else UNKNOWN, "", row["hardware"] if row else ""])
     return markdown(["", "measured (10 to 90 %)", "target", "hardware"], lines)
+
+
+PICTURES = {"codes": "codes", "diffusion": "diffusion", "codes.guided": "codes, guidance 2"}
+PICTURES["diffusion.guided"] = "diffusion, guidance 2"
+COUNTS = {
+    "one.right": "right pictures of one thing",
+    "two.right": "of two things",
+    "three.right": "of three things",
+    "four.right": "of four things",
+    "unseen.right": "with combinations never trained on",
+    "missing": "a thing is missing",
+    "wrong_count": "wrong number of things",
+    "wrong_binding": "colour, shape and size put together wrongly",
+    "wrong_attribute": "another shape, colour or size",
+    "wrong_relation": "wrong relation",
+    "captioner_agreement": "a captioner writes what the parser reads",
+}
+
+
+def ranged(row: Row | None, digits: int = 1, times: float = 100, unit: str = " %") -> str:
+    """Value with its 10 to 90 % range over seeds."""
+    if row is None:
+        return UNKNOWN
+    low, high = (f"{times * value:.{digits}f}" for value in row["spread"])
+    return f"{times * row['value']:.{digits}f}{unit}" + (f" ({low} to {high})" if row["seeds"] > 1 else "")
+
+
+def drawn_scenes() -> str:
+    """Table of pictures from captions of scenes: right pictures and mistakes."""
+    found = rows("pictures-from-words")
+    lines = [
+        [words, *(ranged(found.get(f"from_text.{way}.{name}")) for way in PICTURES)] for name, words in COUNTS.items()
+    ]
+    return markdown(["", *PICTURES.values()], lines)
+
+
+def drawn_scenes_cpu() -> str:
+    """Table of the measured rows of pictures of one thing by a small model of codes."""
+    found, ways = rows("pictures-from-words"), ("codes", "codes.guided")
+    pairs = {words: [found.get(f"from_text_cpu.{way}.{name}") for way in ways] for name, words in COUNTS.items()}
+    lines = [[words, *map(ranged, pair)] for words, pair in pairs.items() if any(pair)]
+    return markdown(["", *(PICTURES[way] for way in ways)], lines)
+
+
+def drawn_cost() -> str:
+    """Table of the cost of pictures from words, and of their ceiling."""
+    found, lines = rows("pictures-from-words"), []
+    for way in ("codes", "diffusion"):
+        minutes = found.get(f"from_text.{way}.train_minutes")
+        steps = ", ".join(f"{one:,}" for one in minutes["steps"]) if minutes else UNKNOWN
+        numbers = [ranged(minutes, 1, 1, ""), ranged(found.get(f"from_text.{way}.pictures_per_s"), 1, 1, "")]
+        lines.append([way, size(minutes) or UNKNOWN, steps, *numbers, ranged(found.get(f"from_text.{way}.rebuilt"))])
+    lines[-1][-1] = ""  # no codes
+    return markdown(["", "parameters", "steps", "minutes", "pictures per second", "read from rebuilt pictures"], lines)
+
+
+def drawn_others() -> str:
+    """Table of generated digits and lattices of spins."""
+    found = rows("pictures-from-words")
+    wanted = {
+        "generate_digits_cpu.{}.accuracy": ("digits: accuracy of a classifier", 1, 100, " %"),
+        "generate_digits_cpu.{}.guided.accuracy": ("the same, guidance 2", 1, 100, " %"),
+        "generate_digits_cpu.{}.nearest": ("distance to the nearest training digit, grey levels", 1, 1, ""),
+        "generate_ising_cpu.{}.energy_error": ("8 x 8 spins: error of the energy per spin, in J", 3, 1, ""),
+        "generate_ising_cpu.{}.magnetisation_error": ("error of the magnetisation per spin", 3, 1, ""),
+        "generate_ising.{}.energy_error": ("16 x 16 spins: error of the energy per spin, in J", 3, 1, ""),
+        "generate_ising.{}.magnetisation_error": ("error of the magnetisation per spin", 3, 1, ""),
+        "generate_ising.{}.phase_error": ("error of the probability of order, by a classifier", 3, 1, ""),
+    }
+    lines = []
+    for name, (words, digits, times, unit) in wanted.items():
+        pair = [found.get(name.format(way)) for way in ("codes", "diffusion")]
+        lines.append([words, *(ranged(row, digits, times, unit) for row in pair)])
+    return markdown(["", "codes", "diffusion"], lines)

@@ -492,7 +492,7 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 
 
 def _check_ranks(assembly: Assembly, ranks: Ranks) -> None:
-    """Refuse different tables in memory in the processes of a training."""
+    """Check that all processes of a training have the same tables in memory."""
     assert assembly.splits is not None
     found = ranks.gather(assembly.splits.fingerprint) if assembly.recipe.tables else []
     if any(one != found[0] for one in found):

@@ -116,7 +116,11 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("new", ["KIND", "images, patches, arrays, jets, lightcurves, text"]),
         (
             "simulate",
-            ["WHAT", "copying_memory, cues, flows, galaxies, jets, lattices, lenses, lightcurves, pronouns, scenes"],
+            [
+                "WHAT",
+                "copying_memory, cues, flows, galaxies, jets, lattices, lenses, lightcurves",
+                "pronouns, quantum, scenes",
+            ],
         ),
         ("simulate galaxies", ["`sciformer simulate galaxies`", "OUT"]),
         ("simulate jets a.npz b.npz", ["'b.npz'"]),

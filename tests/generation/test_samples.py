@@ -1,9 +1,13 @@
 """Generated samples: the same whatever the batch, refusals, and conditions of every kind."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
+from sciformer.cli.show import show_run
 from sciformer.generation import samples
 from sciformer.generation.samples import generate_samples, parse_numbers
 from sciformer.generation.sampling import Sampling
@@ -33,6 +37,13 @@ def make(way, folder, **changes):
 def trained(request, tmp_path_factory):
     way = request.param
     return make(way, tmp_path_factory.mktemp(way) / "run"), WAYS[way][2]
+
+
+def test_a_finished_training_names_the_command_that_draws(trained):
+    run, _ = trained
+    console = Console(file=io.StringIO(), width=200)
+    show_run(run, console)
+    assert f'next: sciformer generate {run.path} --prompt "..." --out FOLDER\n' in console.file.getvalue()
 
 
 PROMPTS = ["a red disc", "a large blue star", "", "a small green bar left of a white ring"]

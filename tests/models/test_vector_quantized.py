@@ -53,6 +53,44 @@ def test_a_missing_code_is_the_mean_of_the_codebook(quantizer):
     torch.testing.assert_close(quantizer.words(torch.tensor([[-1, 3]]))[0, 0], quantizer.book.mean(0))
 
 
+def used_codes(restart, steps=200):
+    """Number of used codewords after training on vectors in a narrow cone around 16 centres."""
+    torch.manual_seed(0)
+    centres = torch.randn(16, 8) * 0.3 + torch.ones(8)
+    quantizer = VectorQuantizer(16, 8, restart=restart)
+    optimizer = torch.optim.Adam(quantizer.parameters(), 1e-2)
+    for _ in range(steps):
+        z = centres[torch.randint(16, (128,))] + 0.01 * torch.randn(128, 8)
+        optimizer.zero_grad()
+        quantizer(z).loss.sum().backward()
+        optimizer.step()
+    return len(quantizer.eval()(centres).ids.unique())
+
+
+def test_unused_codewords_are_restarted():
+    assert used_codes(0) <= 4  # most codewords start far from the cone
+    assert used_codes(10) >= 15
+
+
+def test_a_codeword_restarts_at_a_vector_after_some_batches(quantizer):
+    quantizer.restart = 2
+    z = F.normalize(torch.randn(3, 4), dim=-1)
+    before = quantizer.table.weight.detach().clone()
+    used = quantizer.eval()(z).ids.unique()
+    unused = [code for code in range(12) if code not in used.tolist()]
+    assert torch.equal(quantizer.train()(z).ids.unique(), used)
+    assert torch.equal(quantizer.table.weight, before)
+    assert quantizer.idle[unused].tolist() == [1] * len(unused)
+    quantizer(z).loss.sum().backward()  # the second batch without use
+    assert torch.equal(quantizer.table.weight[used], before[used])
+    assert (torch.cdist(quantizer.table.weight[unused], z).min(1).values < 1e-3).all()
+    assert not quantizer.idle.any()
+    after = quantizer.table.weight.detach().clone()
+    for _ in range(4):
+        quantizer.eval()(z)
+    assert torch.equal(quantizer.table.weight, after)  # never outside a training
+
+
 def autoencoder(parts, **keys):
     torch.manual_seed(0)
     section = VectorQuantized(
@@ -68,7 +106,7 @@ def parts(monkeypatch):
 
 
 def test_loss_of_pixels_and_codes(parts):
-    model, batch = autoencoder(parts, decoder_depth=1), ready(parts)
+    model, batch = autoencoder(parts, decoder_depth=1, restart=0), ready(parts)  # several passes for one gradient
     step = Step(model, parts[1])
     loss, outputs = step(batch.inputs(), True)
     view = batch.inputs().stream

@@ -67,7 +67,8 @@ def write_generated(
     ]
     tokens.write_samples(found.table, paths)
     save_figure(draw_contact_sheet(tokens, found, prompts), out / SHEET)
-    say(f"wrote {len(paths):,} samples and {SHEET} to {out}")
+    noun = "sample" if len(paths) == 1 else "samples"
+    say(f"wrote {len(paths):,} {noun} and {SHEET} to {out}")
     if attention is not None:
         some = {name: options[name] for name in ("seed", "guidance", "steps")}
         seen = watch_synthesis(run, prompts[0], sampling=Sampling(**sampling), **some)

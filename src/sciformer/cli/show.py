@@ -146,7 +146,9 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 def show_run(run: Run, console: Console) -> None:
     """Print scores and report path of a finished training, and a command to run next."""
+    from ..generation.samples import makes_samples
     from ..metrics import AtLeast
+    from ..models.encoder_decoder import SOURCE
 
     kept = run.folder.scores()
     parts: dict[str, dict[str, float]] = {
@@ -167,6 +169,9 @@ def show_run(run: Run, console: Console) -> None:
         console.print(f"report: {run.folder.report}", markup=False)
     more = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
     usage = run.assembly.objective.usage.replace("RUN", "PATH")
+    if makes_samples(run):
+        prompt = ' --prompt "..."' if SOURCE in run.assembly.tokens else ""
+        usage = f"sciformer generate PATH{prompt} --out FOLDER"
     console.print(
         next_steps(usage + more, f"sciformer inspect PATH{more}", path=run.path), markup=False, soft_wrap=True
     )

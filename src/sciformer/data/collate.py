@@ -101,7 +101,10 @@ class ModelInputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """Rows (B, ...) of all ranks with gradients, and the slice of this rank."""
+        """Gather the real rows (B, ...) of all ranks; also return the slice of this rank.
+
+        Gradients flow back through the gathered rows.
+        """
         if self.real is not None:
             rows = rows[self.real]
         return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))

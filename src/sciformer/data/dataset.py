@@ -280,7 +280,7 @@ class Dataset:
             self._load(piece)
 
     def load_first(self) -> None:
-        """Load the first piece, for at least one call of `watch`."""
+        """Load the first piece, so that `watch` is called at least once."""
         if self.sizes:
             self._load(0)
 

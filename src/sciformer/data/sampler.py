@@ -194,7 +194,7 @@ class TokenBudgetSampler(BatchSampler):
         self.made: tuple[int, Integers, Integers] = (-1, none, none)  # cached epoch
 
     def room(self, epoch: int, step: int, world: int = 1) -> Room:
-        """Number of rows and width of the batch of this step, including its padding."""
+        """Shape of the padded batch of a step: rows on each of `world` ranks, and tokens."""
         kind = self.which[self._epoch(epoch)[1][step]]
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 

@@ -171,7 +171,7 @@ def _listed(name: str, sequences: Sequences) -> list[list[str]]:
 
 @metric("higher", ("translation", "reference"), "n-grams of words shared with the reference, in per cent (sacreBLEU)")
 def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
-    """Corpus BLEU in per cent: case-sensitive, one reference per text (1804.08771)."""
+    """Corpus BLEU in per cent: case-sensitive, one reference per text (arXiv 1804.08771)."""
     return _corpus(_bleu(tokenize), translation, reference)
 
 

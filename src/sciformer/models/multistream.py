@@ -101,7 +101,7 @@ class StreamEntrance(Entrance):
         self.code = nn.Parameter(torch.empty(tokens.width(section.dim)).normal_(std=tokens.initial_std))
 
     def forward(self, view: StreamView) -> Tensor:
-        """Embedded tokens (B, N, D) or packed (T, D), with position and code."""
+        """Embed tokens (B, N, D) or packed (T, D); add position and code of the stream."""
         x = super().forward(view)
         return add_positions(self.position, x, view.valid, view.columns.get("at")) + self.code.to(x.dtype)
 

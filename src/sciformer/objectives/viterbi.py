@@ -78,8 +78,8 @@ def begins_with_position_b(lists: Iterable[Sequence[str]]) -> bool:
 def most_probable_tags(scores: Array, transitions: Transitions | None) -> Array:
     """Tag numbers (N,) of N words, from log probabilities (N, K).
 
-    The most probable tag of every word is taken if `transitions` is None, if this sequence is valid, or if there is no
-    valid sequence.
+    The result is the most probable valid sequence. Without `transitions`, or if no sequence is valid, it is the most
+    probable tag of each word.
     """
     best = scores.argmax(-1)
     if transitions is None or transitions.allow(best):

@@ -204,7 +204,7 @@ def masked(unit: str, share: float) -> Question:
 
 
 def at_count(table: Mapping[int, Any], count: int) -> Any:
-    """Entry of a table {smallest count: entry} for a count."""
+    """Entry of a table {smallest count: entry} with the largest key up to `count`."""
     return table[max(least for least in table if least <= count)]
 
 

@@ -177,7 +177,8 @@ def _with_bases(
     if identity in chain:
         raise _not_found_error(place, f"{name} is its own base")
     if len(chain) == MAX_BASES:
-        raise _not_found_error(place, f"{name} is base number {MAX_BASES + 1}, but at most {MAX_BASES} are allowed")
+        message = f"{name} is recipe file number {MAX_BASES + 1} in a chain of bases; at most {MAX_BASES} are allowed"
+        raise _not_found_error(place, message, "Merge some of these files.")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 

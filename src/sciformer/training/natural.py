@@ -27,7 +27,7 @@ from ..objectives.base import Fisher
 
 
 class _Outputs(nn.Module):
-    """Module of the outputs of a Fisher matrix, for `functional_call`."""
+    """Wrapper of a model for `functional_call`, with `fisher.outputs` as forward pass."""
 
     def __init__(self, model: nn.Module, fisher: Fisher) -> None:
         super().__init__()

@@ -391,7 +391,7 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
 
 @contextlib.contextmanager
 def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
-    """Context manager: matrix products with `train.precision: tensorfloat32`.
+    """Context manager: TF32 matrix products if `train.precision` is tensorfloat32.
 
     The precision is a setting of the whole process, so the old setting is restored at the end.
     """

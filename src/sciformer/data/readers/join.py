@@ -216,7 +216,10 @@ class Join(TaggedFiles):
         return [path for path, count in counts.items() if count]
 
     def _by_id(self, reader: Data, stream: str, keys: Array, notes: list[str]) -> tuple[Array, Table]:
-        """Read a stream by object id; return rows (-1: no sample) and samples."""
+        """Read a stream; return the row of each object id in `keys`, and the samples.
+
+        The row is -1 if the stream has no sample with the id.
+        """
         where, files = f"data.streams.{stream}.files", reader.files  # type: ignore[attr-defined]
         found = read_whole(reader.read(files), notes)
         if "id" not in found:

@@ -156,7 +156,8 @@ def forecast(source: Neighbourhoods, tokens: Mapping[str, Tokens], task: HiddenT
     steps = -(-wanted // each) * each
     known = duration - each
     if known > len(catalog.hours):
-        raise UserError(f"a forecast needs {known} known time steps, but the files have {len(catalog.hours)}")
+        message = f"a forecast needs {known} known time steps, but the files have {len(catalog.hours)}"
+        raise UserError(message, hint="Give files with more time steps.")
     last = np.arange(len(catalog.hours) - known, len(catalog.hours))
     ahead = catalog.hours[-1] + catalog.step * np.arange(1, steps + 1)
     copies = max(one.heads for one in own_tokens.values())

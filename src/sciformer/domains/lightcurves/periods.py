@@ -43,8 +43,8 @@ def refuse_hidden_values(tokens: Observations) -> None:
     for name, value in {"periods": tokens.periods, "summary": tokens.summary}.items():
         if value:
             raise UserError(
-                f"tokens.{name}: {str(value).lower()} cannot be used with an objective that hides values, because its "
-                "features come from all values, including the hidden values",
+                f"tokens.{name}: {str(value).lower()} cannot be used with an objective that hides values: "
+                "the features would reveal the hidden values",
                 hint=f"Remove tokens.{name}, or use an objective that hides no values.",
                 key=f"tokens.{name}",
             )

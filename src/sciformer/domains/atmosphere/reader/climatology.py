@@ -26,7 +26,7 @@ RIDGE = 1e-6  # relative to the number of values, for cells with few values
 
 
 def waves(part_of_year: Array, terms: int) -> Array:
-    """K = `terms` functions (..., K) of the fraction of the year: 1, cos, sin, ..."""
+    """Fourier functions (..., terms) of the fraction of the year: 1, cos, sin, ..."""
     turns = 2 * np.pi * np.asarray(part_of_year)[..., None] * np.arange(1, (terms - 1) // 2 + 1)
     ones = np.ones((*np.shape(part_of_year), 1))
     return np.concatenate([ones, np.stack([np.cos(turns), np.sin(turns)], -1).reshape(*turns.shape[:-1], -1)], -1)

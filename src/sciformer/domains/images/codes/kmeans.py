@@ -47,7 +47,7 @@ def _hashes(rows: Array) -> Array:
 
 def _as_words(rows: Array) -> Array:
     """Bytes of rows (n, pixels) as 64-bit words (n, words)."""
-    flat = rows.view(np.uint8).reshape(len(rows), -1)
+    flat = rows.view(np.uint8).reshape(len(rows), rows.shape[1] * rows.itemsize)
     return np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8))).view(np.uint64)
 
 

@@ -176,10 +176,10 @@ def _rescale_momenta(
     tops: tuple[Floats, Floats],
     heavy: Floats,
 ) -> tuple[Floats, Floats, tuple[tuple[Floats, Floats], tuple[Floats, Floats]]]:
-    """Scale the momenta of each system at rest to the mass of the system.
+    """Scale the momenta of each system, in its rest frame, to the mass of the system.
 
-    Returns momenta, energies, and the boosted W of top quarks: (systems, momenta) of hadronic W and (jets, momenta) of
-    leptonic W.
+    Returns the momenta and energies of the particles, and the boosted W bosons of the top quarks as two pairs:
+    (systems, momenta) of the hadronic W, then (jets, momenta) of the leptonic W.
     """
     count = len(systems.mass)
     rows = np.flatnonzero(prongs.label >= TBQQ)

@@ -65,9 +65,9 @@ class LightCurves(SimulatedSequence):
     """Cadence of stars (default: survey). survey: 3 to 8 years, a median of 120 points, errors that grow with
     magnitude; asas: at most 250 points, errors of about 0.036 mag and extra scatter, as in ASAS."""
     points: int = Field(default=0, ge=0)
-    """Points per curve. survey: median (default: 120); asas: maximum (default: 250); regular series: number before
-    points in gaps are removed (default: 4,000 for oscillators, 1,200 for transits, 4,096 for signals). 0 means these
-    defaults."""
+    """Points per curve. survey: median (default: 120); asas: maximum (default: 250); regular series: number
+    including the gaps, whose points are removed later (default: 4,000 for oscillators, 1,200 for transits, 4,096 for
+    signals). 0 means these defaults."""
     bands: list[str] = Field(default_factory=lambda: list(supernovae.BANDS))
     """Bands of supernovae (default: g, r, i, z)."""
     unit: Literal["magnitude", "flux"] = "magnitude"
