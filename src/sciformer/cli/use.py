@@ -18,9 +18,9 @@ Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standa
 Sources = Annotated[tuple[Path, ...], Parameter(allow_leading_hyphen=True)]
 
 
-def refuse_without_mask(length: float | None, factor: int | None) -> None:
+def refuse_without_mask(length: float | None, factor: int | None, change: tuple[str, ...] = ()) -> None:
     """Refuse the options of --mask if there is no mask."""
-    for name, value in (("--length", length), ("--factor", factor)):
+    for name, value in (("--length", length), ("--factor", factor), ("--change", change or None)):
         if value is not None:
             raise UserError(f"{name} needs --mask", hint="Name a mask: --mask forecast", key=name)
 
@@ -115,6 +115,7 @@ def predict(
     mask: str = "",
     length: Length = None,
     factor: int | None = None,
+    change: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
     overwrite: Overwrite = False,
     accept_drift: AcceptDrift = False,
     quiet: Quiet = False,
@@ -163,9 +164,13 @@ def predict(
         Length of the mask, for a forecast or a gap in hours: `--mask forecast --hours 72`.
     factor
         Number of grid cells along each side of the blocks of --mask downscale (default: objective.coarse_factor).
+    change
+        Counterfactual: add a number to all values of a field of the input, `--mask forecast --change t2m=+2K`. The
+        answers for the changed input, and their differences from those for the input as it is, are written to --out,
+        and the differences are drawn as maps into a PNG file of the same name.
     """
     if not mask:
-        refuse_without_mask(length, factor)
+        refuse_without_mask(length, factor, change)
     if merge is not None:
         from .shards import merge_into
 
@@ -197,7 +202,7 @@ def predict(
     if mask:
         from ..evaluation.restore import write_task
 
-        count = write_task(open_run(run, plugin, map, files), files, out, mask, length, factor, overwrite)
+        count = write_task(open_run(run, plugin, map, files), files, out, mask, length, factor, overwrite, change)
         say(f"wrote {count:,} time steps to {out}")
         return
     from ..evaluation.predictions import write_predictions

@@ -8,6 +8,7 @@ The predictions are in the units of the data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +26,15 @@ from ..files.atomic import check_new, check_writable
 from ..nn.ragged import Ragged
 from ..objectives.masked import Masked
 from ..tokens.base import stream_part
-from ..tokens.protocols import HiddenTask, Maskable, Restorable
+from ..tokens.protocols import Change, HiddenTask, Maskable, Restorable
 from .evaluate import batches, evaluation_limits
 
 if TYPE_CHECKING:
     from ..run import Run
+
+CHANGE = re.compile(
+    r"(?P<name>[^=]+)=\s*(?P<by>[+-](\d+\.?\d*|\.\d+)(e[+-]?\d+)?)(?P<unit>(\s*[^\W\d].*)?)", re.IGNORECASE
+)
 
 
 class MaskedTask(Masked):
@@ -146,17 +151,32 @@ def write_task(
     length: float | None = None,
     factor: int | None = None,
     overwrite: bool = False,
+    changes: Sequence[str] = (),
 ) -> int:
     """Write the predicted hidden values of files; return the number of time steps.
 
     The values are in the units of the data. For mask, length and factor see `make_task`.
+
+    changes  changes of the input such as `t2m=+2K`; the differences of the predictions are written and drawn too
     """
     check_new(out, overwrite)
     check_writable(out)
+    wanted = [parse_change(text) for text in changes]
+    if wanted:
+        check_new(out.with_suffix(".png"), overwrite)
     task = make_task(run, mask, length, factor, unknown=True)
     run.step.eval()
     assembly = run.assembly
     first = next(iter(assembly.objective.predicted_streams(assembly.tokens)))
     return Restorable.require(assembly.tokens[first], "--mask").write_restored(
-        out, assembly.source(files), assembly.tokens, task
+        out, assembly.source(files), assembly.tokens, task, wanted
     )
+
+
+def parse_change(text: str) -> Change:
+    """Change of the input from a text such as `t2m=+2`, `t2m=-0.5K` or `msl=+100 Pa`."""
+    found = CHANGE.fullmatch(text.strip())
+    if found is None:
+        hint = "Write a name, an equals sign, and the number to add: --change t2m=+2K"
+        raise UserError(f"{text!r} is not a change of the input", hint=hint, key="--change")
+    return Change(found["name"].strip(), float(found["by"]), found["unit"].strip())

@@ -238,13 +238,28 @@ class Restorable(Maskable):
         source: Source,
         tokens: Mapping[str, Tokens],
         task: HiddenTask,
+        changes: Sequence[Change] = (),
     ) -> int:
         """Write predictions for the hidden values of a source to a file.
 
         Return the number of predicted time steps.
 
-        tokens  tokens of all streams; the predicted streams have this kind
+        tokens   tokens of all streams; the predicted streams have this kind
+        changes  changes of the input (default: none). If there are any, the answers are those for the changed input,
+                 and their differences from the answers for the input as it is are written too, and drawn into a PNG
+                 file of the same name
         """
+
+
+class Change(NamedTuple):
+    """Change of the input for a counterfactual: `by` is added to all values of the column `name`.
+
+    unit  unit of `by`; empty for the unit of the data
+    """
+
+    name: str
+    by: float
+    unit: str = ""
 
 
 class HiddenTask(NamedTuple):

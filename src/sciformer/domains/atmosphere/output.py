@@ -6,7 +6,7 @@ other masks   each neighbourhood of the files is masked, and overlapping predict
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from ...files.atomic import atomic_write, check_name
 from ...files.packages import require
 from ...progress import ProgressBar
 from ...tokens.base import Tokens
-from ...tokens.protocols import HiddenTask
+from ...tokens.protocols import Change, HiddenTask
+from .counterfactual import change_source, write_differences
 from .reader.axes import EPOCH
 from .reader.files import Catalog, Field, FieldInMemory, MapsInMemory, opened
 from .reader.neighbourhoods import Boxes, Neighbourhoods
@@ -42,14 +43,28 @@ class Answers:
     spread: dict[str, Array]
 
 
-def write_maps(path: Path, source: Any, tokens: Mapping[str, Tokens], task: HiddenTask) -> int:
-    """Write predicted maps to a file; return its number of time steps."""
+def write_maps(
+    path: Path, source: Any, tokens: Mapping[str, Tokens], task: HiddenTask, changes: Sequence[Change] = ()
+) -> int:
+    """Write predicted maps to a file; return its number of time steps.
+
+    changes  changes of the input; the file then also has the difference from the prediction for the unchanged input
+    """
     check_name(path, (".nc",), "a NetCDF file")
     if not isinstance(source, Neighbourhoods) or not isinstance(source.catalog, Catalog):
         raise UserError("maps can be predicted only for gridded files", hint="Use data.kind: fields.", key="data.kind")
+    answer = forecast if task.mask == FORECAST else fill
+    differences: dict[str, Array] = {}
+    changed = change_source(source, changes) if changes else source
     with ProgressBar(0, show=False):
-        found = forecast(source, tokens, task) if task.mask == FORECAST else fill(source, tokens, task)
-    write_answers(path, source.catalog, source.names, found)
+        found = answer(changed, tokens, task)
+        if changes:
+            before = answer(source, tokens, task).values
+            differences = {name: _mean(values - before[name]) for name, values in found.values.items()}
+    write_answers(path, source.catalog, source.names, found, differences)
+    if changes:
+        shown = {source.names[name]: values for name, values in differences.items()}
+        write_differences(path, shown, found.hours, source.catalog)
     return len(found.hours)
 
 
@@ -220,8 +235,13 @@ def _forecast_step(
 # Files
 
 
-def write_answers(path: Path, catalog: Catalog, names: Mapping[str, str], found: Answers) -> None:
-    """Write predicted maps with the order, names and units of the input files."""
+def write_answers(
+    path: Path, catalog: Catalog, names: Mapping[str, str], found: Answers, differences: Mapping[str, Array]
+) -> None:
+    """Write predicted maps with the order, names and units of the input files.
+
+    differences   (levels, times, rows, columns) differences of fields, by field
+    """
     xarray, cftime = (require(name, "NetCDF files") for name in ("xarray", "cftime"))
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {}
@@ -247,18 +267,27 @@ def write_answers(path: Path, catalog: Catalog, names: Mapping[str, str], found:
         dims = [*layers, *(part.dims[axis] for axis in ("time", "latitude", "longitude"))]
         about = {**part.about, **({"units": part.units} if part.units else {})}
         several = len(values) > 1
-        shown = np.nanmean(values, 0) if several else values[0]
-        variables[part.name] = (dims, _in_file_order(shown, part, order, bool(layers)), about)
+        variables[part.name] = (dims, _in_file_order(_mean(values), part, order, bool(layers)), about)
         if name in found.spread:
             words = f"standard deviation of {part.name}"
             spread = _in_file_order(found.spread[name], part, order, bool(layers))
             variables[f"{part.name}_spread"] = (dims, spread, {**about, "long_name": words})
+        if name in differences:
+            words = f"difference of {part.name} from the answer to the unchanged input"
+            change = _in_file_order(differences[name], part, order, bool(layers))
+            unit = {"units": part.units} if part.units else {}
+            variables[f"{part.name}_change"] = (dims, change, {"long_name": words, **unit})
         if several:
             each = np.stack([_in_file_order(one, part, order, bool(layers)) for one in values])
             variables[f"{part.name}_members"] = (["number", *dims], each, about)
     made = xarray.Dataset(variables, coordinates, {"Conventions": "CF-1.7"})
     with atomic_write(path) as partial:
         made.to_netcdf(partial, engine="netcdf4", format="NETCDF4")
+
+
+def _mean(values: Array) -> Array:
+    """Mean (L, T, H, W) of members, NaN where nothing was predicted."""
+    return np.asarray(values[0] if len(values) == 1 else np.nanmean(values, 0))
 
 
 def _in_file_order(values: Array, part: Any, levels: Array, layered: bool) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,7 +19,7 @@ from ...data.source import Source
 from ...errors import UserError, one_of
 from ...tokens.base import Tokens
 from ...tokens.cutting import PatchGrid
-from ...tokens.protocols import HiddenTask, Mask, Readout, Restorable
+from ...tokens.protocols import Change, HiddenTask, Mask, Readout, Restorable
 from .draw import draw_map, draw_maps
 from .layers import CubeEmbedding, CubeInfo, CubeReadout
 from .masks import BY_LENGTH, BY_SHARE, COARSE, coarse_cubes, cube_grid
@@ -258,8 +258,15 @@ class Cubes(Restorable):
     def hidden_scores(self, mask: str) -> FieldScores:
         return FieldScores(self.field, self.cube, mask)
 
-    def write_restored(self, path: Path, source: Source, tokens: Mapping[str, Tokens], task: HiddenTask) -> int:
-        return write_maps(path, source, tokens, task)
+    def write_restored(
+        self,
+        path: Path,
+        source: Source,
+        tokens: Mapping[str, Tokens],
+        task: HiddenTask,
+        changes: Sequence[Change] = (),
+    ) -> int:
+        return write_maps(path, source, tokens, task, changes)
 
     def maps(self, cubes: Array, shape: tuple[int, ...]) -> Array:
         """Assemble cubes (N, P) of one sample to an array of the given shape.
