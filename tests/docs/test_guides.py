@@ -108,7 +108,7 @@ def test_no_page_with_code_is_forgotten():
     names = (
         "README api architecture attention concepts images jets-tutorial jets lightcurves own-token pictures sklearn"
     )
-    assert coded == {f"{name}.md" for name in [*names.split(), "text"]}
+    assert coded == {f"{name}.md" for name in [*names.split(), "spins", "text"]}
 
 
 def guide(folder, text):
